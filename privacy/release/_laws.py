@@ -19,7 +19,7 @@ _BLOCKS = 8  # a scale is 8 to 16 blocks long, so that step 3 accepts about 90 %
 _FRACTION_BITS = 10  # bits of a real number that are drawn first
 _LANES = 1 << 15  # trials at a time, which fit in the cache
 _WIDTH = 16
-_MORE = 64  # bits added by a refinement
+MORE = 64  # bits added by a refinement
 _TRUST = 2.0**-40
 
 
@@ -175,13 +175,14 @@ def _kept(
     return kept
 
 
-def _more(source: Source) -> int:
-    return int.from_bytes(source(_MORE // 8), "little")
+def more_bits(source: Source) -> int:
+    """Return the bits of a refinement."""
+    return int.from_bytes(source(MORE // 8), "little")
 
 
 def _refined_block(law: Law, uniform: int, bits: int, source: Source) -> int:
     while True:
-        uniform, bits = uniform << _MORE | _more(source), bits + _MORE
+        uniform, bits = uniform << MORE | more_bits(source), bits + MORE
         below, above = block_bounds(law, bits)
         v = bisect_left(below, uniform + 1)  # below[v - 1] <= uniform < below[v]
         if v < len(below) and (v == 0 or above[v - 1] <= uniform):
@@ -195,9 +196,9 @@ def _refined_kept(
 ) -> bool:
     offset_bits, open_end = law.offset_bits, int(law.is_rounded)
     while True:
-        uniform, bits = uniform << _MORE | _more(source), bits + _MORE
+        uniform, bits = uniform << MORE | more_bits(source), bits + MORE
         if law.is_rounded:
-            offset, offset_bits = offset << _MORE | _more(source), offset_bits + _MORE
+            offset, offset_bits = offset << MORE | more_bits(source), offset_bits + MORE
         if uniform + 1 <= exp_bounds(law.gap(block, offset + open_end, offset_bits), bits)[0]:
             return True
         if uniform >= exp_bounds(law.gap(block, offset, offset_bits), bits)[1]:
@@ -207,7 +208,7 @@ def _refined_kept(
 def bernoulli_exp(energy: Fraction, source: Source) -> bool:
     uniform, bits = 0, 0
     while True:
-        uniform, bits = uniform << _MORE | _more(source), bits + _MORE
+        uniform, bits = uniform << MORE | more_bits(source), bits + MORE
         low, high = exp_bounds(energy, bits)
         if uniform + 1 <= low:
             return True

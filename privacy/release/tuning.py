@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from privacy import checks
 from privacy.mechanisms.selection import BestOf
-from privacy.release._laws import Source
+from privacy.release._laws import MORE, Source, more_bits
 from privacy.release.noise import random_source
 
 if TYPE_CHECKING:
     from flint import arb
 
 _T = TypeVar("_T")
-_MORE = 64  # random bits added at a time
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,7 @@ def draw_runs(mechanism: BestOf, source: Source) -> int:
 
     uniform, bits = 0, 0
     while True:
-        uniform = uniform << _MORE | int.from_bytes(source(_MORE // 8), "little")
-        bits += _MORE
+        uniform, bits = uniform << MORE | more_bits(source), bits + MORE
         with ctx.workprec(2 * bits + 64):
             found = _inverse(mechanism, uniform, bits)
         if found is not None:
