@@ -318,10 +318,6 @@ class Curve(Risk, ABC):
             return self._each(delta, self._asked_epsilon, self._many_epsilons)
         return self._asked_epsilon(delta).value
 
-    def order(self, epsilon: float | None = None, *, delta: float | None = None) -> float | None:
-        """Return the Rényi order of the bound for `epsilon` or `delta`; None if there is none."""
-        return self.answer(epsilon=epsilon, delta=delta).order
-
     def guarantee(
         self, *, delta: float | None = None, epsilon: float | None = None, certify: bool = False
     ) -> Guarantee:

@@ -164,12 +164,6 @@ class Risk:
         mu, regret = dominating_gaussian(self._profile(), end, rest)
         return GaussianBound(mu, regret, rest)
 
-    def epsilon_table(self, deltas: "ArrayLike") -> "Array":
-        """Return epsilon (an upper bound) for each delta in [0, 1), in an array of any shape."""
-        import numpy as np
-
-        return np.asarray(self.epsilon(np.asarray(deltas)))  # type: ignore[arg-type]
-
 
 def _odds(prior: float) -> tuple[float, float]:
     """Return min(p, 1 - p) and |log(p / (1 - p))|, rounded down."""

@@ -74,8 +74,8 @@ def test_noise_by_the_best_of_all_orders(epsilon, delta, q, steps):
     assert curve.epsilon(delta) <= epsilon
     # no order of a dense grid allows noticeably less noise
     less = dp.account(run(sigma * (1 - 1e-6), q, steps), notion="rdp")
-    best = curve.order(epsilon)
-    assert curve.order(delta=1e-6) == curve.guarantee(delta=1e-6).order
+    best = curve.answer(epsilon=epsilon).order
+    assert curve.answer(delta=1e-6).order == curve.guarantee(delta=1e-6).order
     a = np.concatenate([1 + np.geomspace(0.01, 400, 300), best * np.linspace(0.98, 1.02, 41)])
     log_delta = (a - 1) * (less.divergences(a) - epsilon + np.log1p(-1 / a)) - np.log(a)
     assert log_delta.min() > math.log(delta)

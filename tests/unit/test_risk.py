@@ -125,7 +125,6 @@ def test_shapes_are_kept():
         assert found[0, 0] == pytest.approx(method(0.1), rel=1e-7)
         assert method([]).shape == (0,)
     assert RUN.positive_predictive_value(0.5, grid).shape == (2, 3)
-    assert RUN.epsilon_table([1e-5, 1e-6]).tolist() == [RUN.epsilon(1e-5), RUN.epsilon(1e-6)]
 
 
 def test_rates_zero_and_one():
