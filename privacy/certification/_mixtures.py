@@ -16,6 +16,7 @@ from scipy.special import log_ndtr
 
 from privacy.certification._coverage import Unproven
 from privacy.certification._panels import Array, Panel, nodes_in, plan, rule, spread
+from privacy.losses.densities import log_sum
 
 _MOST_PLACES = 200_000
 _MARGIN = 3.0  # nats by which the ends of the panels are smaller than the error
@@ -245,14 +246,14 @@ class Mixture:
     def rough_decay(self, c: float, frequency: Array, depth: float) -> tuple[Array, Array]:
         x = self.places(c)
         log_weight = self.rough_at(x, c)[0]
-        plain = log_sums(log_weight)
+        plain = log_sum(log_weight)
         x = x[log_weight > plain - 20 - 2 * depth**2]
         best, shift = np.zeros(frequency.size), np.zeros(frequency.size)
         depth /= math.sqrt(1 + self.window.width**-2)
         for b in np.minimum(depth * _DEPTHS, 0.9 * math.pi / self.steepest):
             still, turn = self._rough_log(x + 0j, c, self._turn * float(b))
             size = np.minimum(still - np.multiply.outer(frequency, turn), 1e3)
-            log_size = log_sums(size) - plain
+            log_size = log_sum(size) - plain
             shift = np.where(log_size < best, self._turn * b, shift)
             best = np.minimum(best, log_size)
         return best, shift
@@ -273,7 +274,7 @@ class Mixture:
             x = np.append(start, x[x > start])
         log_weight, loss = self.rough_at(x, c)
         log_scale = math.log(x[1] - x[0])
-        log_error = float(log_sums(log_weight)) + log_scale - digits
+        log_error = float(log_sum(log_weight)) + log_scale - digits
         growth = 0.5 * (1 + self.window.width**-2) * shift**2
         kept = np.flatnonzero(log_weight > log_error - log_scale - growth - _MARGIN)
         first, last = max(kept[0] - 1, 0), min(kept[-1] + 1, x.size - 1)
@@ -531,7 +532,7 @@ class Half:
         x, width = self._places(c)
         for b in np.minimum(depth * _DEPTHS, 0.9 * math.pi / self.whole.steepest):
             size, fall = self._rough_path(x - self.start, c, float(b))
-            log_size = log_sums(size + np.log(width / plain) - np.multiply.outer(frequency, fall))
+            log_size = log_sum(size + np.log(width / plain) - np.multiply.outer(frequency, fall))
             shift, best = np.where(log_size < best, b, shift), np.minimum(best, log_size)
         return best, shift
 
@@ -589,8 +590,3 @@ def _flat(rising: float, outward: int, ends: list[float], width: float) -> float
     for end in ends:
         steep, least = steep + width**-2, least + outward * end * width**-2
     return max([least / steep, *(outward * end + _FAR * width for end in ends)])
-
-
-def log_sums(log_size: Array) -> Array:
-    top = log_size.max(axis=-1)
-    return np.asarray(top + np.log(np.exp(log_size - top[..., None]).sum(axis=-1)))

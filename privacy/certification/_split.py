@@ -15,8 +15,9 @@ from scipy.special import log_ndtr
 
 from privacy.certification._contour import Line, Sum, digits, upper
 from privacy.certification._coverage import Unproven
-from privacy.certification._mixtures import Mixture, log_sums
+from privacy.certification._mixtures import Mixture
 from privacy.certification._panels import Array
+from privacy.losses.densities import log_sum
 
 _EASY, _GOOD = 3_000_000, 10_000_000  # products below which no split, and no other width, is tried
 _LOOSE = 1e-9
@@ -140,7 +141,7 @@ class Split:
                 x = np.linspace(-12.0, max(each[-1] + _FAR * width, 12.0), 400)
                 beyond = np.subtract.outer(each, x) / width
                 log_kept = np.where(beyond > -_FAR, log_ndtr(beyond), -np.inf)
-                total += count * log_sums(cut.log_weights(x, t) + log_kept)
+                total += count * log_sum(cut.log_weights(x, t) + log_kept)
             else:
                 total += count * math.log(part.rough(t)[0].sum())
         return total
@@ -154,10 +155,10 @@ class Split:
                 if x.size > _MOST_PLACES:
                     return np.full(_SHARES.size, math.inf)
                 log_weight = cut.log_weights(x, t)
-                log_all = log_sums(log_weight[None, :])
+                log_all = log_sum(log_weight[None, :])
                 log_kept = log_ndtr(np.subtract.outer(-each, -x) / width)
                 total += count * log_all
-                log_share = log_sums(log_weight + log_kept) - log_all
+                log_share = log_sum(log_weight + log_kept) - log_all
                 large = np.logaddexp(large, math.log(count) + log_share)
             else:
                 total += count * math.log(part.rough(t)[0].sum())
