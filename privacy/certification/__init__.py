@@ -5,7 +5,7 @@ balls that contain the exact value, with growing precision until the balls decid
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
@@ -20,13 +20,11 @@ from privacy.relations import NeighboringRelation
 
 # fmt: off
 __all__ = [
-    "NotCertified", "Unproven", "as_proven", "can_prove", "certified", "nudges", "proves",
-    "proves_guarantee",
+    "NotCertified", "Unproven", "as_proven", "can_prove", "certified", "nudges", "proven_delta",
 ]
 # fmt: on
 
 _ORDER = "Pass the Rényi order of the pair."
-_SIZE = "Pass the number of records that change together."
 _LARGEST_SIZE = 2**53
 
 
@@ -45,7 +43,7 @@ AGAIN = Effort((192, 384, 768, 1536), 200_000_000)
 
 
 def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, notion: str) -> bool:
-    """Return whether `proves` has a formula for this mechanism.
+    """Return whether `proven_delta` has a formula for this mechanism.
 
     It evaluates no formula. It is False also for a part proven under another relation; for a claim
     that is sampled or in a cell by record, except under ADD_OR_REMOVE_ONE; and for Poisson samples
@@ -71,58 +69,31 @@ def _covered(mechanism: Mechanism, relation: NeighboringRelation, notion: str) -
         return None
 
 
-def proves(
-    mechanism: Mechanism,
-    *,
-    epsilon: float,
-    delta: float,
-    relation: NeighboringRelation | str,
-    notion: str,
-    order: float | None = None,
-    size: int = 1,
-) -> bool:
-    """Return whether `mechanism` is proven (epsilon, delta)-DP by the theorem of `notion`.
+def proven_delta(guarantee: Guarantee, effort: Effort) -> float:
+    """Return an upper bound on delta, at most that of the guarantee, or raise `Unproven`.
 
-    False if the theorem does not give the pair, the balls are too wide at 1024 bits, the pair is
-    not of floats in its domain, or `can_prove` is False. Raises ImportError without python-flint.
-    `relation` and `notion` are as in `can_prove`; `epsilon` >= 0 and `delta` in [0, 1] are exact
-    binary numbers. `order` > 1, the Rényi order of the conversion, is required for ``"rdp"``, by
-    default the best one for ``"zcdp"``, else ignored. `size` is the number of records that change
-    together. Gaussians: size * mu; zCDP: size^2 * rho; otherwise Vadhan 2017, Lemma 2.2.
+    Unproven if the theorem does not give the pair, the balls are too wide at the last precision,
+    the pair is not of floats in its domain, or `can_prove` is False. Raises ImportError without
+    python-flint. A unit "3 records" or "3 times one user" is a group: 3 mu of Gaussians, 9 rho of
+    zCDP, otherwise Vadhan 2017, Lemma 2.2.
     """
-    claim = mechanism, epsilon, delta, checks.relation(relation), notion, order, size
-    return _is_proven(lambda: _proven_delta(*claim, THOROUGH))
-
-
-def _is_proven(prove: Callable[[], float]) -> bool:
-    try:
-        prove()
-    except Unproven:
-        return False
-    return True
-
-
-def _proven_delta(
-    mechanism: Mechanism,
-    epsilon: float,
-    delta: float,
-    relation: NeighboringRelation,
-    notion: str,
-    order: float | None,
-    size: int,
-    effort: Effort,
-) -> float:
-    """Return an upper bound on delta that is at most the claimed delta, else raise `Unproven`."""
-    size = checks.count("size", size, _SIZE)
+    size, relation = records_in(guarantee.unit), checks.relation(guarantee.relation)
+    mechanism, notion = guarantee.mechanism, guarantee.notion
+    if mechanism is None:
+        raise Unproven("the guarantee states no mechanism")
+    if not 1 <= size <= _LARGEST_SIZE:
+        raise Unproven(f"the unit {guarantee.unit!r} does not have 1 to 2^53 records")
+    order = None  # for zCDP the best order is computed again; the float order may round to 1
+    if notion == "rdp":
+        if guarantee.order is None:
+            raise Unproven("the guarantee states no Rényi order")
+        order = checks.real("order", guarantee.order, _ORDER, above=1)
     covered = _covered(mechanism, relation, notion)
     if covered is None:
         raise Unproven(f"notion={notion!r} has no proof for the mechanism under {relation}")
-    if order is not None:
-        order = checks.real("order", order, _ORDER, above=1)
-    elif notion == "rdp":
-        raise ValueError(checks.expected("order", order, "> 1 with notion='rdp'", _ORDER))
-    pair = float(epsilon), float(delta)
-    if pair != (epsilon, delta) or not (0 <= pair[0] < math.inf and 0 <= pair[1] <= 1):
+    epsilon, delta = float(guarantee.epsilon), float(guarantee.delta)
+    exact = (epsilon, delta) == (guarantee.epsilon, guarantee.delta)
+    if not (exact and 0 <= epsilon < math.inf and 0 <= delta <= 1):
         raise Unproven("epsilon or delta is not a finite float in its domain")
     try:
         from privacy.certification import _bounds
@@ -130,41 +101,18 @@ def _proven_delta(
         raise ImportError(
             "Certification needs python-flint. Install it with 'pip install python-flint'."
         ) from error
-    asked = notion, covered, pair[0], relation, order, size
+    asked = notion, covered, epsilon, relation, order, int(size)
     bound = partial(_bounds.delta_bound, *asked, work=effort.work)
-    return _bounds.at_most(bound, pair[1], effort.precisions)
-
-
-def proves_guarantee(guarantee: Guarantee) -> bool:
-    """Return whether a guarantee is proven; a unit "3 records" or "3 times one user" is a group."""
-    return _is_proven(lambda: proven_delta(guarantee, THOROUGH))
-
-
-def proven_delta(guarantee: Guarantee, effort: Effort) -> float:
-    """Return an upper bound on delta that proves the guarantee, else raise `Unproven`."""
-    size = records_in(guarantee.unit)
-    if guarantee.mechanism is None:
-        raise Unproven("the guarantee states no mechanism")
-    if not 1 <= size <= _LARGEST_SIZE:
-        raise Unproven(f"the unit {guarantee.unit!r} does not have 1 to 2^53 records")
-    if guarantee.notion == "rdp" and guarantee.order is None:
-        raise Unproven("the guarantee states no Rényi order")
-    return _proven_delta(
-        guarantee.mechanism,
-        guarantee.epsilon,
-        guarantee.delta,
-        checks.relation(guarantee.relation),
-        guarantee.notion,
-        # for zCDP the best order is computed again; the float order may round to 1
-        guarantee.order if guarantee.notion == "rdp" else None,
-        int(size),
-        effort,
-    )
+    return _bounds.at_most(bound, delta, effort.precisions)
 
 
 def as_proven(guarantee: Guarantee) -> Guarantee | None:
     """Return the guarantee marked as certified if it is proven, else None."""
-    return _marked(guarantee) if proves_guarantee(guarantee) else None
+    try:
+        proven_delta(guarantee, THOROUGH)
+    except Unproven:
+        return None
+    return _marked(guarantee)
 
 
 def _marked(guarantee: Guarantee) -> Guarantee:

@@ -70,7 +70,10 @@ def delta_bound(
     limit: arb,
     work: int,
 ) -> arb:
-    """Return an upper bound on delta, tight only above `limit`; `work` limits an integral."""
+    """Return an upper bound on delta, tight only above `limit`; `work` limits an integral.
+
+    `order` is the Rényi order of the conversion for ``"rdp"``, else None.
+    """
     if notion == "gaussian":
         # Dong, Roth and Su 2022, Theorem 2.14
         return gaussian_delta(arb(epsilon), size * _mu_squared(mechanism, relation).sqrt())
@@ -79,22 +82,22 @@ def delta_bound(
         def one(each: float, share: arb) -> arb:
             return delta_bound(notion, mechanism, each, relation, order, 1, share, work)
 
-        by_order = _by_order(mechanism, relation, order) if notion == "rdp" and order else one
+        by_order = one if order is None else _by_order(mechanism, relation, order)
         chained = _chained(by_order, epsilon, size, limit)
-        if notion == "rdp" and COVERS["zcdp"](mechanism, relation):
+        if order is not None and COVERS["zcdp"](mechanism, relation):
             # divergences linear in the order also have a group rho
-            linear = delta_bound("zcdp", mechanism, epsilon, relation, order, size, limit, work)
+            linear = delta_bound("zcdp", mechanism, epsilon, relation, None, size, limit, work)
             chained = chained.min(linear)
         return chained
-    if notion not in ("rdp", "zcdp"):
+    if order is not None:
+        return _by_order(mechanism, relation, order)(epsilon, limit)
+    if notion != "zcdp":
         if one_release(mechanism, relation):
             return _profile(mechanism, arb(epsilon), relation)
         return _composed_delta(mechanism, arb(epsilon), relation, limit, work)
-    if notion == "rdp" and order is not None:
-        return _by_order(mechanism, relation, order)(epsilon, limit)
     # Bun and Steinke 2016, Proposition 1.9
     rho = _total(mechanism, relation, _rho) * size**2
-    excess = arb(_best_excess(float(rho), epsilon)) if order is None else arb(order) - 1
+    excess = arb(_best_excess(float(rho), epsilon))
     return _delta_from_divergence((1 + excess) * rho, excess, arb(epsilon))
 
 

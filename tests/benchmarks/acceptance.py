@@ -640,7 +640,7 @@ def proofs(options: argparse.Namespace) -> Iterator[Figure]:
     """Prove the headline number and random sampled plans, and refuse smaller epsilons."""
     from dataclasses import replace
 
-    from privacy.certification import proves_guarantee
+    from tests.proofs import proves_guarantee
 
     def at_sigma(epsilon: float, delta: float, q: float, steps: int) -> dp.Guarantee:
         noise = dp.noise_multiplier(

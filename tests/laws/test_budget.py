@@ -18,7 +18,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import privacy as dp
-from privacy.certification import proves_guarantee
 from privacy.certification.certificates import certificate, verify
 from tests.laws.strategies import (
     deltas,
@@ -28,6 +27,7 @@ from tests.laws.strategies import (
     log_uniform,
     noise_multipliers,
 )
+from tests.proofs import proves_guarantee
 
 NOTIONS = ["zcdp", "gaussian", "rdp", "approximate"]
 

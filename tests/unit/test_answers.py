@@ -13,10 +13,10 @@ from click.testing import CliRunner
 import privacy as dp
 from privacy import answers, certification
 from privacy.answers import runs
-from privacy.certification import proves
 from privacy.cli import main
 from privacy.cli.pages import FORMS
 from privacy.cli.questions import told
+from tests.proofs import proves
 
 PLAN = Path(__file__).resolve().parents[2] / "examples" / "plan.toml"
 TARGET = {"epsilon": 1.0, "delta": 1e-5}

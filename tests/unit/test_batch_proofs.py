@@ -9,7 +9,7 @@ import pytest
 from flint import arb, ctx
 
 from privacy.accounting import account
-from privacy.certification import NotCertified, _contour, _mixtures, proves, proves_guarantee
+from privacy.certification import NotCertified, _contour, _mixtures
 from privacy.certification._contour import Mixed, mirrored
 from privacy.certification._mixtures import Half
 from privacy.certification.certificates import _digest, certificate, verify
@@ -23,6 +23,7 @@ from privacy.mechanisms import (
     repeat,
 )
 from privacy.relations import NeighboringRelation
+from tests.proofs import proves, proves_guarantee
 
 ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
 ONE = NeighboringRelation.REPLACE_ONE

@@ -559,12 +559,12 @@ class TestExitCodes:
         refusal("epsilon", "--noise-multiplier", "1e-300", "--delta", 1e-5, code=3)
 
     def test_not_certified(self, monkeypatch):
-        from privacy import certification
+        from privacy.certification import Unproven, _bounds
 
         def fail(*_, **__):
-            raise certification.Unproven("the reason")
+            raise Unproven("the reason")
 
-        monkeypatch.setattr(certification, "_proven_delta", fail)
+        monkeypatch.setattr(_bounds, "at_most", fail)
         assert "the reason" in refusal("sigma", *TARGET, "--certify", code=4)
         assert answer("sigma", *TARGET)["certified"] is False
         found, code = batch("sigma", *TARGET, "--certify", lines=["{}", '{"certify": false}'])

@@ -25,8 +25,6 @@ from privacy.certification import (
     _products,
     _split,
     can_prove,
-    proves,
-    proves_guarantee,
 )
 from privacy.certification.certificates import _digest, certificate, verify
 from privacy.cli import runs
@@ -49,6 +47,7 @@ from privacy.mechanisms import (
 from privacy.relations import NeighboringRelation
 from tests.benchmarks.proofs import exact as exact_delta
 from tests.benchmarks.proofs import sampled_gaussian
+from tests.proofs import proves, proves_guarantee
 
 ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
 ONE = NeighboringRelation.REPLACE_ONE

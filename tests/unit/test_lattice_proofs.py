@@ -16,8 +16,6 @@ from privacy.certification import (
     _contour,
     _laplace,
     _lattice,
-    proves,
-    proves_guarantee,
 )
 from privacy.certification.certificates import _digest, certificate, verify
 from privacy.mechanisms import (
@@ -31,6 +29,7 @@ from privacy.mechanisms import (
 )
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_SPECIAL
 from tests.benchmarks.proofs import gaussian_delta, sampled_gaussian
+from tests.proofs import proves, proves_guarantee
 
 WORK = 100_000_000
 
