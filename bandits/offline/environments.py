@@ -107,7 +107,7 @@ class Synthetic(Environment):
 
     def __post_init__(self) -> None:
         for name in ("dimension", "arms", "candidates"):
-            checks.count(name, getattr(self, name), "Pass a positive number.")
+            checks.count(name, getattr(self, name), "Pass a whole number >= 1.")
         remedy = "Pass at most as many candidates as arms."
         checks.count("candidates", self.candidates, remedy, at_most=self.arms)
         if self.users is not None:

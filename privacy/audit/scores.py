@@ -119,7 +119,7 @@ def gaussian_score(center_0: ArrayLike, center_1: ArrayLike, sigma: ArrayLike) -
 
 
 def laplace_score(center_0: ArrayLike, center_1: ArrayLike, scale: ArrayLike) -> Score:
-    """Return a score as `gaussian_score`, for Laplace noise of density ``exp(-|x| / b) / 2b``."""
+    """Return the score of Laplace noise of density ``exp(-|x| / b) / 2b``; see `gaussian_score`."""
     low, high, scale = _centers(center_0, center_1, scale)
     return _summed(lambda x: (np.abs(x - low) - np.abs(x - high)) / scale)
 

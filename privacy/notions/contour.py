@@ -1,4 +1,4 @@
-"""The exact privacy profile of composed releases, by contour integration.
+"""The privacy profile of composed releases, by contour integration.
 
 The directions (a record removed, a record added) are composed separately; delta is the larger
 result. A single release uses its closed form. docs/theory/contour.md has the derivation.

@@ -89,7 +89,7 @@ class SparseVector:
         """
         if os.getpid() != self._process:
             raise RuntimeError(
-                "A forked process cannot use a SparseVector: both would compare with one noisy "
+                "A forked process cannot use a SparseVector: two processes would share one noisy "
                 "threshold. Use it in the process that created it."
             )
         with self._lock:
