@@ -1,4 +1,4 @@
-"""Audit a noisy sum, and falsify the same sum without clipping."""
+"""Audit a noisy sum, and falsify the same claim for a sum without clipping."""
 
 import numpy as np
 
