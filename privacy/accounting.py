@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial, reduce
 from importlib import import_module
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
 
 from privacy import checks, mechanisms
 from privacy.curves import NO_HINT, Answer, Curve, GroupCurve, Hint
 from privacy.guarantees import ONE_RECORD, Guarantee
-from privacy.losses.pair import Loss
 from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose
 from privacy.mechanisms.base import brief
 from privacy.mechanisms.sampling import mu_squared, unsampled
@@ -195,7 +194,7 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
     expanded = node.expanded(relation)
     if expanded is not node:
         return _fold(expanded, notion, relation)
-    curve = _method(notion)(node.loss(relation), relation)
+    curve: Curve | None = _method(notion)(node.loss(relation), relation)
     if curve is None:
         message = f"Accounting method {notion!r} has no bound for {brief(node)}."
         raise UnsupportedMechanism(message, mechanism=node, notion=notion)
@@ -203,10 +202,8 @@ def _fold(node: Mechanism, notion: str, relation: NeighboringRelation) -> Curve:
 
 
 @cache
-def _method(notion: str) -> Callable[[Loss, NeighboringRelation], Curve | None]:
-    curve: Callable[[Loss, NeighboringRelation], Curve | None]
-    curve = import_module(NOTION_MODULES[notion]).curve
-    return curve
+def _method(notion: str) -> Any:
+    return import_module(NOTION_MODULES[notion]).curve
 
 
 def _cells(

@@ -160,7 +160,10 @@ class Curve(Risk, ABC):
 
     def plus(self, others: Sequence[Self]) -> Self:
         """Return the curve of this and `others` on the same records."""
-        for kind in {_family(other): other for other in others}.values():
+        each = {
+            (type(x), getattr(x, "relation", None), getattr(x, "unit", None)): x for x in others
+        }
+        for kind in each.values():
             self._check_same(kind)
         return self._labeled(self._plus(others)) if others else self
 
@@ -459,10 +462,6 @@ class GroupCurve(LastCurve):
 _SHARED = 1e-3  # relative error bound above which queries of an array are answered one by one
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 _GROUP_LAST = "Group curves do not compose. Account for the whole plan, then call .group(size)."
-
-
-def _family(curve: object) -> tuple[object, ...]:
-    return type(curve), getattr(curve, "relation", None), getattr(curve, "unit", None)
 
 
 def several(value: object) -> bool:

@@ -13,8 +13,6 @@ from privacy.calibration.targets import Target, family_for
 from privacy.curves import several
 from privacy.mechanisms import Gaussian, Mechanism, PoissonSampled, compose, repeat
 from privacy.names import suggests_names
-from privacy.numerics.normal import log_gaussian_delta
-from privacy.numerics.solve import safe_root
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
 if TYPE_CHECKING:
@@ -227,7 +225,7 @@ def solved_noise(
     start, slope = None, 0.0
     if isinstance(family, RateFamily):
         start = _noise_of_mu(family.mu, q, steps)
-    elif q < 1 and (found := _contour_start(family, "noise", q=q, steps=steps)):
+    elif q < 1 and (found := _by_contour(family, "noise", q=q, steps=steps)):
         start, slope = found
     elif notion == "rdp" and q < 1 and family.epsilon > 0 and relation is not REPLACE_ONE:
         from privacy.calibration.starts import sampled_gaussian_start
@@ -235,14 +233,14 @@ def solved_noise(
         near = family.epsilon, family.aim(1.1e-9)
         with suppress(ArithmeticError):  # without this start the search is only slower
             start, family.order = sampled_gaussian_start(*near, q, steps)
-    if start is None:
-        start = _rough_noise_multiplier(family.epsilon, family.delta, q, steps)
+    if start is None:  # about the mu with this Gaussian delta, and a central limit theorem
+        size = math.sqrt(-2 * math.log(family.delta))
+        mu = 2 * family.epsilon / (size + math.sqrt(size**2 + 2 * family.epsilon))
+        start = _noise_of_mu(max(mu, 2.5 * family.delta), q, steps)
     return family.solve(0, math.inf, start, slope, integer=False, certify=certify), family
 
 
-def _contour_start(
-    family: Family, unknown: "Unknown", **given: float
-) -> tuple[float, float] | None:
+def _by_contour(family: Family, unknown: "Unknown", **given: float) -> tuple[float, float] | None:
     """Return an estimate of a parameter and of the slope of log delta; set the family's order."""
     fits = family.notion in ("tightest", "contour") and family.relation is not REPLACE_ONE
     if not fits or given.get("q") == 1:  # a closed form needs no numpy
@@ -257,21 +255,8 @@ def _contour_start(
     return None
 
 
-def _rough_noise_multiplier(epsilon: float, delta: float, q: float, steps: int) -> float:
-    """Return an estimate to start the search, 1 / sqrt(log(1 + mu^2 / (q^2 T))), to some percent.
-
-    mu^2 = q^2 T (e^(1/s^2) - 1) by a central limit theorem (Bu, Dong, Long and Su 2020, Theorem 5).
-    """
-
-    def excess(log_mu: float) -> float:
-        return log_gaussian_delta(epsilon, math.exp(log_mu))[0] - math.log(delta)
-
-    low = -20.0 + (math.log(epsilon) if epsilon > 0 else 0.0)
-    log_mu = safe_root(excess, low, 25.0, rtol=1e-3)
-    return _noise_of_mu(math.exp(log_mu), q, steps)
-
-
 def _noise_of_mu(mu: float, q: float, steps: int) -> float:
+    """Invert mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong, Long and Su 2020, Theorem 5)."""
     ratio = mu / q / math.sqrt(steps)
     return ratio**-1 if q == 1 else math.log1p(min(ratio, 1e100) ** 2) ** -0.5
 
@@ -301,7 +286,7 @@ def max_steps(
     target = checks.epsilon(epsilon), checks.delta(delta)
     family = Family(lambda steps: repeat(one, int(steps)), *target, "largest", notion, relation)
     given = {"noise": float(noise_multiplier), "q": float(sampling_probability)}
-    near = _contour_start(family, "steps", **given) or (None, 0.0)
+    near = _by_contour(family, "steps", **given) or (None, 0.0)
     return int(family.solve(1, math.inf, *near, integer=True, certify=certify))
 
 
@@ -333,7 +318,7 @@ def max_sampling_probability(
     family = Family(make, *target, "largest", notion, relation)
     make(1.0)  # checks the noise
     given = {"noise": float(noise_multiplier), "steps": steps}
-    near = _contour_start(family, "q", **given) or (None, 0.0)
+    near = _by_contour(family, "q", **given) or (None, 0.0)
     return family.solve(0, 1, *near, integer=False, certify=certify)
 
 

@@ -13,7 +13,7 @@ from privacy.numerics.solve import safe_root
 
 _GRID = np.geomspace(0.05, 4000.0, 64)  # orders - 1 of the initial grid
 _MOST_STEPS = 30
-_MOST_NODES = 10_000
+_MOST_NODES, _POWERS = 10_000, 400
 _MOST_PRODUCTS = 2**21  # frequencies times nodes
 # the largest frequency times epsilon, at an error of 1 and more per digit, and the factor's width
 _ROUGHEST, _SHARPER, _KEPT = 30.0, 6.0, 1.55
@@ -21,7 +21,8 @@ _PERIOD, _DIGITS = 20.0, 21.0  # standard deviations between aliases; log of the
 # multiples of the saddle point at which aliases are bounded; an integral may be at the first ones
 _BESIDE, _PLACES = np.array([0.2, 0.3, 0.4, 0.55, 0.7, 1.0, 1.15]), 5
 _ACCURATE = 13.0  # log of the ratio of known aliases to delta, for one step
-_EXACT = 1e-5  # step after which Newton's method has an error near 1e-10
+# steps after which an integral has all digits, and after which Newton's method is near `_ERROR`
+_CLOSE, _EXACT, _ERROR = 0.05, 1e-5, 3e-10
 
 Unknown = Literal["noise", "q", "steps"]
 
@@ -100,12 +101,15 @@ def contour_start(
             t = 0.3 * size * (size + math.sqrt(size**2 + 2 * epsilon)) / max(epsilon, 0.01)
             move = 1.0
             for turn in range(12):
-                tail = max(1e-3 * min(1.0, move**2), 1e-8)
+                tail = 1e-8 if abs(move) < _CLOSE else 1e-3 * min(1.0, move**2)
                 value, slope, t = _integral(epsilon, log_delta, at(log_x), unknown, t, tail)
                 last, move = move, math.log(log_delta / value) * value / slope
-                log_x += min(max(move * (1 + min((move / last) ** 2, 1e-4)), -reach), reach)
-                near = max(_EXACT, min(3 * _EXACT, 0.01 * abs(last)))  # Newton's error is quadratic
-                if turn and (abs(move) < near or (turn > 1 and 0.5 * abs(last) < abs(move) < 0.01)):
+                error = (
+                    move / last
+                ) ** 2  # Newton's error is quadratic; this is relative to the step
+                log_x += min(max(move * (1 + min(error, 1e-4)), -reach), reach)
+                done = abs(move) < _EXACT or error * abs(move) < _ERROR
+                if turn and (done or (turn > 1 and 0.5 * abs(last) < abs(move) < 0.01)):
                     found = t
                     break
     except (ArithmeticError, ValueError):
@@ -134,14 +138,18 @@ def _integral(
     near = tilted(t)
     variance = steps * near.variance
     most = (_ROUGHEST - _SHARPER * math.log(tail)) / max(epsilon, 1e-300)
-    trial = np.minimum(math.sqrt(2 * _DIGITS / variance) * 1.5 ** np.arange(18), most)
-    decay = np.abs(np.exp(1j * np.multiply.outer(trial, near.loss)) @ near.weight) ** steps / trial
-    left = decay * math.exp(steps * near.log_moment - t * epsilon - log_delta)
-    enough = trial[(left < 0.03 * tail) | (trial == most)]
+    first = min(math.sqrt(2 * _DIGITS / variance), most)
+    level = 0.03 * tail * math.exp(log_delta + t * epsilon - steps * near.log_moment)
+    for many in (1, 18):  # mostly the first suffices
+        trial = np.minimum(first * 1.5 ** np.arange(many), most)
+        decay = np.abs(np.exp(1j * np.multiply.outer(trial, near.loss)) @ near.weight) ** steps
+        enough = trial[(decay < level * trial) | (trial == most)]
+        if enough.size:
+            break
     last = float(enough[0]) if enough.size else math.inf
     c, alias = t, 0.0
     period = _PERIOD * math.sqrt(variance + t**-2 + (1 + t) ** -2)
-    rare = last > trial[0]  # the losses are far from normal
+    rare = last > first  # the losses are far from normal
     if rare:
         c, period, alias = _left(near, steps, epsilon, log_delta, 0.01 * tail)
         near = tilted(c)
@@ -154,9 +162,10 @@ def _integral(
     base = 1j * step * (near.loss - near.mean)
     low, high = (np.vander(np.exp(by * base), size, increasing=True) for by in (1, size))
     moment = ((high.T * near.weight) @ low).ravel()[:count]
-    log_moment, s = log1p(moment - 1), c + 1j * w  # np.log is slow for numbers near 1
-    if rare and tail < 1e-5:  # the rounding of the log counts
-        log_moment = log1p(centered_characteristic(near.weight, near.loss - near.mean, step, count))
+    excess, s = moment - 1, c + 1j * w
+    if rare and tail < 1e-5 and count > _POWERS:  # the rounding of the powers counts
+        excess = centered_characteristic(near.weight, near.loss - near.mean, step, count)
+    log_moment = log1p(excess)  # np.log is slow for numbers near 1
     terms = np.exp(steps * log_moment + 1j * (steps * near.mean - epsilon) * w) / (s * (s + 1))
     terms[0] *= 0.5
     if last == most:

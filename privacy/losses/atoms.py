@@ -24,9 +24,7 @@ class DiscreteModel(LossModel):
     def nodes(self, direction: Direction, t: float) -> LossNodes:
         return _nodes(self.pair, direction)
 
-    def line_nodes(
-        self, direction: Direction, t: float, frequency: float, log_moment: float
-    ) -> LineNodes:
+    def line_nodes(self, direction: Direction, t: float, w: float, log_moment: float) -> LineNodes:
         nodes = _nodes(self.pair, direction)
         weight = np.exp(nodes.log_weight + t * nodes.loss - log_moment)
         rounding = ROUNDING * (1 + np.abs(nodes.log_weight) + t * np.abs(nodes.loss))

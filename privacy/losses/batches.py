@@ -91,9 +91,7 @@ class ReplacedDiscretePair(DiscretePair):
         above = [(p, loss) for p, loss in zip(*there, strict=True) if loss > 0]
         log_p = [p for p, _ in above] + [p - loss for p, loss in above]
         losses = [loss for _, loss in above] + [-loss for _, loss in above]
-        gains = [
-            math.exp(p) * -math.expm1(-loss) for p, loss in zip(*inner, strict=True) if loss > 0
-        ]
+        gains = [math.exp(p) * -math.expm1(-x) for p, x in zip(*inner, strict=True) if x > 0]
         equal = [math.exp(p) for p, loss in zip(*inner, strict=True) if loss == 0]
         none = math.fsum([*((1 - self.q) * gain for gain in gains), *equal])
         if none > 0:

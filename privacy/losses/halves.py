@@ -101,13 +101,11 @@ class MirroredGaussian(LossModel):
             above.ulps,
         )
 
-    def line_nodes(
-        self, direction: Direction, t: float, frequency: float, log_moment: float
-    ) -> LineNodes:
+    def line_nodes(self, direction: Direction, t: float, w: float, log_moment: float) -> LineNodes:
         log_none = self._log_none - log_moment
         weight, ulps = np.array([[math.exp(log_none)], [16 + 4 * abs(log_none)]])
         none = LineNodes(weight, np.zeros(1), ulps, 0.0)
-        each = [self._half.line_nodes(way, t, frequency, log_moment) for way in _WAYS]
+        each = [self._half.line_nodes(way, t, w, log_moment) for way in _WAYS]
         return _joined_lines([*each, none])
 
     def decay(
@@ -145,11 +143,9 @@ class MixedModel(LossModel):
             known.append(nodes)
         return self._joined(known)
 
-    def line_nodes(
-        self, direction: Direction, t: float, frequency: float, log_moment: float
-    ) -> LineNodes:
+    def line_nodes(self, direction: Direction, t: float, w: float, log_moment: float) -> LineNodes:
         each = ((model, log_moment - math.log(weight)) for weight, model in self._weighted())
-        return _joined_lines([m.line_nodes(direction, t, frequency, log) for m, log in each])
+        return _joined_lines([m.line_nodes(direction, t, w, log) for m, log in each])
 
     def decay(
         self, direction: Direction, t: float, frequency: Array, log_moment: float, depth: Array

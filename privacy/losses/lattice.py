@@ -172,9 +172,8 @@ class MixedGrid(GridLoss):
         value, share = self._choices(log_moment)
         rise = np.diff(mean)[self.cell]
         means = mean[self.cell] + share * rise
-        spread = variance[self.cell] + share * (
-            np.diff(variance)[self.cell] + (1 - share) * rise**2
-        )
+        wider = np.diff(variance)[self.cell] + (1 - share) * rise**2
+        spread = variance[self.cell] + share * wider
         return self._mean(value), self._mean(means), self._mean(spread)
 
     def log_moment(self, t: float) -> float:
@@ -469,9 +468,8 @@ class GridSum:
             self.log_size += count * log_moment
             powered, lost = part.spectrum(self.tilt, size, count, live)
             size_one = np.minimum(np.abs(powered), 1.0)
-            error = error * (size_one + lost) + np.minimum(np.abs(total), 1.0) * (
-                lost + 4 * U * size_one
-            )
+            more = lost + 4 * U * size_one
+            error = error * (size_one + lost) + np.minimum(np.abs(total), 1.0) * more
             total *= powered
             # the error of a factor of modulus <= 1 is at most this
             dropped *= 1 + count * (levels + 32 * U) * (2 + 101 * count * levels)
@@ -565,9 +563,8 @@ class GridSum:
                 log_mass = np.minimum(log_mass, growth - t * loss + off)
         mass = np.exp(np.minimum(log_mass, 0.0))
         mass = mass[: round((self._top - self._start) / self.step) + 1]
-        relative = self.relative + 8 * U * float(
-            abs(self.log_size) + self.tilt * np.abs(loss).max()
-        )
+        largest = self.tilt * float(np.abs(loss).max())
+        relative = self.relative + 8 * U * (abs(self.log_size) + largest)
         slack = self._slack(0.0)
         return GridLoss(self.step, self._start, mass, self.infinite, self.upper, relative, slack)
 

@@ -89,9 +89,7 @@ class SampledLaplace(LossModel):
         """Return a bound on |dL/dx| on [0, 1] and, up to a factor near 1, on the path."""
         return 2 / self.scale * slope(1 / self.scale, self.sampling_probability)
 
-    def line_nodes(
-        self, direction: Direction, t: float, frequency: float, log_moment: float
-    ) -> LineNodes:
+    def line_nodes(self, direction: Direction, t: float, w: float, log_moment: float) -> LineNodes:
         """Return the atoms, and panels along 0, i d, 1 + i d, 1.
 
         On that path exp(i w L) decays, so that the top panels need not be finer for larger w. The
@@ -101,7 +99,7 @@ class SampledLaplace(LossModel):
         depth = min(0.25 * math.pi * self.scale, 1.0)
         # panels of length 1 / w near the real line, doubling up to the length for exp(t L)
         even = depth * np.linspace(0.0, 1.0, math.ceil(depth * self._steepest() * (t + 1) / 8) + 1)
-        finest = math.ceil(math.log2(max(even[1] * self._steepest() * (t + 1 + frequency) / 8, 1)))
+        finest = math.ceil(math.log2(max(even[1] * self._steepest() * (t + 1 + w) / 8, 1)))
         halves = even[1] * 2.0 ** np.arange(-finest, 0)
         y, leg = _panels(np.concatenate([[0.0], halves, even[1:]]))
         x, top = self._across(t, 5 * max(2 * rate, 1 / depth))
@@ -156,11 +154,9 @@ class SampledLogistic(SampledLaplace):
         ulps = 32 + 4 * float(gain.max())
         return LossNodes(inner.log_weight[between] + gain, inner.loss[between], ulps)
 
-    def line_nodes(
-        self, direction: Direction, t: float, frequency: float, log_moment: float
-    ) -> LineNodes:
+    def line_nodes(self, direction: Direction, t: float, w: float, log_moment: float) -> LineNodes:
         gain = math.log(2) - math.log(-math.expm1(-1 / self.scale))
-        inner = super().line_nodes(direction, t, frequency, log_moment - gain)
+        inner = super().line_nodes(direction, t, w, log_moment - gain)
         rounding = inner.rounding[:-2] + 16 + 4 * gain
         return LineNodes(inner.weight[:-2], inner.loss[:-2], rounding, inner.quadrature)
 

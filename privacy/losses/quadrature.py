@@ -104,9 +104,8 @@ class LossNodes:
         # the log of a sum near 1 has no relative accuracy
         for *one, i in np.argwhere(value < 1):
             which = tuple(one)
-            excess = _weighted_psi(
-                self.log_weight[which], self._weight[which], y[(*which, i)]
-            ).sum()
+            logs, weight = self.log_weight[which], self._weight[which]
+            excess = _weighted_psi(logs, weight, y[(*which, i)]).sum()
             excess += t[i] * self._back[(*which, 0)]
             value[(*which, i)] = np.log1p(excess)
             scale[(*which, i)] = excess * (scale[(*which, i)] + 50)
@@ -217,9 +216,7 @@ class LossModel(Protocol):
         several = self.several(models)
         return None if several is None else several.shared_nodes(direction, t)
 
-    def line_nodes(
-        self, direction: Direction, t: float, frequency: float, log_moment: float
-    ) -> LineNodes:
+    def line_nodes(self, direction: Direction, t: float, w: float, log_moment: float) -> LineNodes:
         """Return nodes on Re s = t whose weights are divided by exp(log_moment), that is M(t)."""
         ...
 
@@ -287,9 +284,7 @@ def stacked_nodes(
     alike: dict[Hashable, list[int]] = {}
     for row, model in enumerate(models):
         alike.setdefault((type(model), model.stack_key(t)), []).append(row)
-    for rows in (
-        some[k : k + _ROWS] for some in alike.values() for k in range(0, len(some), _ROWS)
-    ):
+    for rows in (one[k : k + _ROWS] for one in alike.values() for k in range(0, len(one), _ROWS)):
         nodes = None
         if len(rows) > 1:
             with suppress(OverflowError):

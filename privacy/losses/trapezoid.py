@@ -139,19 +139,17 @@ class NormalMixtures(LossModel):
         rise = np.maximum(strip - strip[:, :1], 0.0)
         return float((2 * math.pi * depth / (_DIGITS + rise)).max(axis=1).min())
 
-    def line_nodes(
-        self, direction: Direction, t: float, frequency: float, log_moment: Any
-    ) -> LineNodes:
+    def line_nodes(self, direction: Direction, t: float, w: float, log_moment: Any) -> LineNodes:
         """Return nodes on the real line or, at high frequencies, above it.
 
         Above it the integrand of M(t + i w) has the factor exp(-w arg(dP/dQ)) <= 1; below it the
         error bound has the factor exp(w arg). The worst row decides.
         """
-        depth, spare = self._outer(t)._strip * _DEPTHS, math.pi * frequency
+        depth, spare = self._outer(t)._strip * _DEPTHS, math.pi * w
         scan, base, arg = self._scan(direction, t, depth[:, None, None])
         size = base[0]
         within = (size > size.max(axis=-1, keepdims=True) - 200 - spare).any(axis=0)
-        strip, turned = log_sum((base + np.multiply.outer([0.0, frequency], arg))[..., within])
+        strip, turned = log_sum((base + np.multiply.outer([0.0, w], arg))[..., within])
         above = 2 * _DIGITS + np.maximum(strip - strip[0], 0.0).max(axis=-1)
         below = _DIGITS + np.maximum(turned - strip[0], 0.0).max(axis=-1)
         real = 2 * math.pi * depth / below
@@ -173,9 +171,8 @@ class NormalMixtures(LossModel):
         # twice F(d) / exp(2 pi d / h), with F(d) from the sum over the scan
         missed = np.minimum(strip[0] - _DIGITS - np.ravel(log_moment), 700.0)
         error = 2 * _CELL * np.exp(missed)
-        rounding = (
-            self._ulps + np.abs(log_q) + (t + 1) * np.abs(log_ratio) + x * x + np.abs(log_moment)
-        )
+        logs = np.abs(log_q) + (t + 1) * np.abs(log_ratio) + np.abs(log_moment)
+        rounding = self._ulps + logs + x * x
         return LineNodes(weight, log_ratio, rounding, error if error.size > 1 else float(error[0]))
 
     def _scan(

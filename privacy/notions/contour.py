@@ -132,10 +132,8 @@ class ContourCurve(PairCurve):
     @cached_property
     def _sums(self) -> list[tuple[float, tuple[LossSum, ...]]]:
         """`_whole` without very unlikely batches, and the log of the mass that this adds."""
-        found = []
-        mixed = any(
-            isinstance(m, GroupSampledGaussian | MixedModel) for m, _ in self._whole[0].parts
-        )
+        found, parts = [], self._whole[0].parts
+        mixed = any(isinstance(m, GroupSampledGaussian | MixedModel) for m, _ in parts)
         for least in _RARE if mixed else ():
             sums = tuple(
                 replace(one, parts=tuple((_likely(model, least), n) for model, n in one.parts))
@@ -147,22 +145,21 @@ class ContourCurve(PairCurve):
 
     def _equal(self, epsilon: float | None, hint: Hint, log_delta: float = 0.0) -> Answer | None:
         """Return log delta, or epsilon, of equal sampled Gaussians; None if that is not precise."""
-        whole = self._whole[0]
-        (model, count), *others = whole.parts
-        alone = not (others or self.mu_squared) and self.exact and count <= _MOST_EQUAL
-        if not (alone and isinstance(model, SampledGaussian)):
-            return None
-        if model.sampling_probability * count < _FEWEST:
+        (pair, count), *others = self.parts.items()
+        alone = self.exact and not (others or self.mu_squared) and count <= _MOST_EQUAL
+        if not (alone and isinstance(pair, SampledGaussianPair) and pair.q * count >= _FEWEST):
             return None
         near = 1.0 if hint.order is None else hint.order - 1
         with suppress(ArithmeticError):
+            lines = BothLines(cast("SampledGaussian", pair.model), count)
             if epsilon is None:
-                saddle, guess = whole.saddle_of_delta(log_delta)
-                lines = BothLines(model, count, saddle, guess)
+                rho = 0.5 * count * math.log1p(pair.q**2 * math.expm1(min(pair.mu**2, 80.0)))
+                saddle, guess = lines.saddle_of_delta(log_delta, rho)
+                lines.integrate(saddle, guess)
                 value = contour_integral.on_line(lines, guess, log_delta)
             else:
-                saddle = near if hint.sharp else whole.saddle(epsilon, near)
-                lines = BothLines(model, count, saddle, epsilon)
+                saddle = near if hint.sharp else lines.saddle(epsilon, near)
+                lines.integrate(saddle, epsilon)
                 value, _ = lines.log_delta(epsilon)
             if lines.error < _FINE:
                 return self._answer(value, lines.error, hint=saddle + 1)
@@ -269,10 +266,11 @@ class ContourCurve(PairCurve):
         if self._closed_form is not None:
             found = super()._at_delta(delta)
             return found._replace(value=min(found.value, self._supremum))
-        zero = self._total_variation_within(delta) or (
-            delta > _LARGE and self._at_epsilon(0.0).value <= log_delta
-        )
-        if quick := self._answer(0.0) if zero else self._equal(None, NO_HINT, log_delta):
+        zero = delta > _LARGE and self._at_epsilon(0.0).value <= log_delta
+        quick = self._answer(0.0) if zero else self._equal(None, NO_HINT, log_delta)
+        if not quick and self._total_variation_within(delta):
+            quick = self._answer(0.0)
+        if quick:
             return quick
         bounds: list[Bound] = []
         for total, whole in zip(self._serving(log_delta), self._whole, strict=True):

@@ -140,10 +140,9 @@ class Line:
             first, stretch = float(frequency[-1]), _STRETCH
         k = int((missing <= 0).argmax()) if missing.min() <= 0 else -1
         dummy = 2 * max(float(missing[k]), 0.0) / frequency[k] ** 2
-        self.rest = (
-            math.exp(log_decay[k] - 0.5 * dummy * frequency[k] ** 2) / math.pi / frequency[k]
-        )
-        return float(frequency[k]), dummy
+        last = float(frequency[k])
+        self.rest = math.exp(log_decay[k] - 0.5 * dummy * last**2) / (math.pi * last)
+        return last, dummy
 
     def _evaluate(self, total: LossSum, count: int) -> int:
         """Compute the integrand at `count` frequencies, or return a smaller number to try."""
@@ -399,9 +398,8 @@ def _log_deltas(
         if turn >= known:
             asked = float(epsilons[middle])
             try:
-                found.append(
-                    _line(total, total.saddle(asked, found[-1].c if found else 1.0), asked)[0]
-                )
+                saddle = total.saddle(asked, found[-1].c if found else 1.0)
+                found.append(_line(total, saddle, asked)[0])
             except ArithmeticError:
                 break
         new, off = found[turn].log_deltas(epsilons[loose])

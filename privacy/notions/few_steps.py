@@ -347,9 +347,8 @@ def _part(
         (q, p), (off, _) = both[:, ::-1], errors[:, ::-1]
     between = p[1:-1]
     # the mass u at the upper end, rounded up: u e^-h + (p - u) = q e^l
-    least_q = np.maximum(q - off, 0.0)[1:-1] * (
-        np.exp(np.minimum(loss[:-1], 700.0)) * (1 - 8 * ULP)
-    )
+    growth = np.exp(np.minimum(loss[:-1], 700.0)) * (1 - 8 * ULP)
+    least_q = np.maximum(q - off, 0.0)[1:-1] * growth
     scale = -math.expm1(-step)
     upper = (between - least_q) / scale
     # without cancellation, for small cells: |(log dP/dz)'| <= |z| + m and |l'' / l' - l'| <= 2 m,

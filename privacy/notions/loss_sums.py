@@ -49,8 +49,59 @@ Cumulants = list[tuple[Stack, tuple[Any, Any, Any]]]
 """K, K' and K'' of one run of each model at some t > 0."""
 
 
+class Saddles:
+    """A sum of losses, or a similar one of `fewer`, whose saddle point is sought."""
+
+    fewer: "Saddles | None" = None
+
+    def cumulants(self, t: float) -> tuple[float, float, float]:
+        """Return K, K' and K'' at t > 0."""
+        raise NotImplementedError
+
+    def saddle(self, epsilon: float, start: float) -> float:
+        """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t).
+
+        Or a t that already proves delta to be below every positive float.
+        """
+        cumulants = (self.fewer or self).cumulants
+
+        def step(t: float) -> tuple[float, float]:
+            value, mean, variance = cumulants(t)
+            if value - t * epsilon < NOTHING - 1:
+                return 0.0, 0.0
+            if not mean > 0:
+                raise Unresolved("the mean loss is below its rounding error")
+            return toward_saddle(t, epsilon, mean, variance)
+
+        return descend(step, start)
+
+    def saddle_of_delta(self, log_delta: float, rho: float = 0.0) -> tuple[float, float]:
+        """Return a saddle point t and its epsilon, approximately where delta is reached.
+
+        `rho`, if known, is K(1) / 2.
+        """
+        epsilon, cumulants = math.inf, (self.fewer or self).cumulants
+
+        def step(t: float) -> tuple[float, float]:
+            nonlocal epsilon
+            value, mean, variance = cumulants(t)
+            bend = variance + t**-2 + (1 + t) ** -2
+            epsilon = mean - 1 / t - 1 / (1 + t)
+            size = value - t * epsilon - math.log(t * (1 + t)) - 0.5 * math.log(2 * math.pi * bend)
+            miss = log_delta - size  # d size / d log t = -t^2 bend, ignoring the change of bend
+            if size < -1:  # here size is nearly proportional to -t^2
+                return miss, math.log(log_delta / size) * -size / (t * t * bend)
+            return miss, -miss / (t * t * bend)
+
+        rho = max(rho or 0.5 * cumulants(1.0)[0], 1e-300)
+        t = descend(step, min(math.sqrt(-log_delta / rho), 16.0))
+        if not math.isfinite(epsilon):
+            raise Unresolved("delta is larger than at every saddle point")
+        return t, max(epsilon, 0.0)
+
+
 @dataclass(frozen=True)
-class LossSum:
+class LossSum(Saddles):
     """A sum of independent privacy losses in one direction.
 
     `parts` has the models and their numbers of runs, `mu_squared` is the sum of mu^2 over the
@@ -110,7 +161,6 @@ class LossSum:
         return {}
 
     def cumulants(self, t: float) -> tuple[float, float, float]:
-        """Return K, K' and K'' at t > 0."""
         return self.summed(t, self.each(t))
 
     def each(self, t: float) -> Cumulants:
@@ -149,47 +199,6 @@ class LossSum:
             # the frequencies are on the first axis
             total = total + stack.sum(np.minimum(one + 64 * ULP * (1 + np.abs(here)), 0.0).T)
         return total
-
-    def saddle(self, epsilon: float, start: float) -> float:
-        """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t).
-
-        Or a t that already proves delta to be below every positive float.
-        """
-        if self.fewer:
-            return self.fewer.saddle(epsilon, start)
-
-        def step(t: float) -> tuple[float, float]:
-            value, mean, variance = self.cumulants(t)
-            if value - t * epsilon < NOTHING - 1:
-                return 0.0, 0.0
-            if not mean > 0:
-                raise Unresolved("the mean loss is below its rounding error")
-            return toward_saddle(t, epsilon, mean, variance)
-
-        return descend(step, start)
-
-    def saddle_of_delta(self, log_delta: float) -> tuple[float, float]:
-        """Return a saddle point t and its epsilon, approximately where delta is reached."""
-        if self.fewer:
-            return self.fewer.saddle_of_delta(log_delta)
-        epsilon = math.inf
-
-        def step(t: float) -> tuple[float, float]:
-            nonlocal epsilon
-            value, mean, variance = self.cumulants(t)
-            bend = variance + t**-2 + (1 + t) ** -2
-            epsilon = mean - 1 / t - 1 / (1 + t)
-            size = value - t * epsilon - math.log(t * (1 + t)) - 0.5 * math.log(2 * math.pi * bend)
-            miss = log_delta - size  # d size / d log t = -t^2 bend, ignoring the change of bend
-            if size < -1:  # here size is nearly proportional to -t^2
-                return miss, math.log(log_delta / size) * -size / (t * t * bend)
-            return miss, -miss / (t * t * bend)
-
-        rho = max(0.5 * self.cumulants(1.0)[0], 1e-300)
-        t = descend(step, min(math.sqrt(-log_delta / rho), 16.0))
-        if not math.isfinite(epsilon):
-            raise Unresolved("delta is larger than at every saddle point")
-        return t, max(epsilon, 0.0)
 
 
 def toward_saddle(t: float, epsilon: float, mean: float, variance: float) -> tuple[float, float]:

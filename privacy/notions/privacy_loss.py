@@ -390,9 +390,7 @@ class LossCurve(PairCurve):
 
         def at(epsilon: float) -> tuple[float, float]:
             try:
-                brackets = [
-                    _shared(losses, kept[losses.direction], epsilon) for losses in self._sums
-                ]
+                brackets = [_shared(one, kept[one.direction], epsilon) for one in self._sums]
             except OverflowError:
                 return 0.0, math.inf
             lower, upper = (max(ends) for ends in zip(*brackets, strict=True))

@@ -150,9 +150,7 @@ class RenyiCurve(Curve):
     def _at_epsilon(self, epsilon: float, hint: Hint = NO_HINT) -> Answer:
         if not self.parts:
             return self._answer(-math.inf)
-        value, order = self._search(
-            lambda orders, worst: _log_deltas(worst, epsilon, orders), 1.0, hint
-        )
+        value, order = self._search(lambda a, worst: _log_deltas(worst, epsilon, a), 1.0, hint)
         if value > hint.enough:
             value = min(0.0, value, self._log_total_variation)
         return self._answer(value, order=order, hint=order)
@@ -257,11 +255,9 @@ class _Tried:
         self.orders = self.values = np.empty(0)
 
     def add(self, orders: Array) -> bool:
-        wanted = (round(a) if self.whole and a >= FRACTIONAL else a for a in orders.tolist())
-        known = self.orders.tolist()
-        new = np.array(
-            sorted({float(a) for a in wanted if all(abs(a - b) > 1e-9 * a for b in known)})
-        )
+        some = (round(a) if self.whole and a >= FRACTIONAL else a for a in orders.tolist())
+        old = self.orders.tolist()
+        new = np.array(sorted({float(a) for a in some if all(abs(a - b) > 1e-9 * a for b in old)}))
         if not new.size:
             return False
         both = np.concatenate([self.orders, new])
@@ -426,9 +422,8 @@ _GRID = np.unique(
 @lru_cache(maxsize=64)
 def _on_grid(parts: _Parts) -> tuple[Array, float]:
     """Return the divergence at the orders `_GRID`, and a bound on log delta(0)."""
-    return _rows(parts, _GRID).max(axis=0), RenyiCurve(
-        ADD_OR_REMOVE_ONE, dict(parts)
-    )._log_total_variation
+    bound = RenyiCurve(ADD_OR_REMOVE_ONE, dict(parts))._log_total_variation
+    return _rows(parts, _GRID).max(axis=0), bound
 
 
 def with_orders(curve: Curve, orders: Sequence[float]) -> RenyiCurve:

@@ -55,8 +55,9 @@ def counted() -> Iterator[Counts]:
     """Count the work inside the block. The counts do not depend on the machine or on caches."""
     counts = Counts()
     line, cumulants = contour_integral.Line._evaluate, LossSum.cumulants
-    both = both_lines.BothLines._evaluate
+    both, near = both_lines.BothLines._evaluate, both_lines.BothLines.cumulants
     transform, fold = contour_integral.centered_characteristic, dp.account
+    small = both_lines._characteristic
 
     def evaluate(self: Any, total: LossSum, count: int) -> int:
         counts.lines += 1
@@ -69,6 +70,15 @@ def counted() -> Iterator[Counts]:
     def moments(self: LossSum, t: float) -> tuple[float, float, float]:
         counts.moments += 1
         return cumulants(self, t)
+
+    def nearly(self: Any, t: float) -> tuple[float, float, float]:
+        counts.moments += 1
+        return near(self, t)
+
+    def transformed_both(weight: Any, x: Any, count: int) -> Any:
+        counts.frequencies += count * len(x)
+        counts.products += count * x.size
+        return small(weight, x, count)
 
     def transformed(weight: Any, loss: Any, step: float, count: int) -> Any:
         counts.frequencies += count * (loss.size // loss.shape[-1])
@@ -83,7 +93,8 @@ def counted() -> Iterator[Counts]:
         mock.patch.object(contour_integral.Line, "_evaluate", evaluate),
         mock.patch.object(both_lines.BothLines, "_evaluate", evaluate_both),
         mock.patch.object(LossSum, "cumulants", moments),
-        mock.patch.object(both_lines, "centered_characteristic", transformed),
+        mock.patch.object(both_lines.BothLines, "cumulants", nearly),
+        mock.patch.object(both_lines, "_characteristic", transformed_both),
         mock.patch.object(contour_integral, "centered_characteristic", transformed),
         mock.patch.object(search, "account", accounted),
     ):
