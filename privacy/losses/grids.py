@@ -326,8 +326,7 @@ def _quadrature_error(count: int, width: float, slope: float) -> float:
 
     The integrand is a sum of densities exp(-(z - c)^2 / 2) or exp(+-z), each with a log of at most
     this slope. On a circle of radius r a density grows by at most exp(slope r + r^2 / 2), which
-    bounds its derivative of order 2 count by Cauchy's inequality. On the panel it falls
-    by at most exp(width slope).
+    bounds its 2 count-th derivative (Cauchy). On the panel it falls by at most exp(width slope).
     """
     order = 2 * count
     radius = min(order / slope, 1.0)

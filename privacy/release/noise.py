@@ -31,9 +31,8 @@ def discrete_gaussian(
     r"""Draw from the discrete Gaussian: P(x) proportional to exp(-x^2 / (2 sigma^2)) on integers.
 
     Added to a vector of integers of L2 sensitivity D, it gives (D^2 / (2 sigma^2))-zCDP (Canonne,
-    Kamath and Steinke 2020): account for it as ``ZeroConcentratedDP``. The profile of the
-    continuous Gaussian does NOT hold for it, but does for `rounded_gaussian`. A sum of draws is not
-    discrete Gaussian.
+    Kamath and Steinke 2020): account for it as ``ZeroConcentratedDP``. The continuous
+    Gaussian's profile does NOT hold for it. A sum of draws is not discrete Gaussian.
 
     `sigma`, in lattice steps, is in (0, 2^40] and taken exactly; for small sigma the standard
     deviation is less than sigma. `size` is the shape of the result. `rng`, a seed or a
