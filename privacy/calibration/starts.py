@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import erfcx
 
 from privacy.losses.characteristic import centered_characteristic, log1p
-from privacy.notions.loss_sums import descend, toward_saddle
-from privacy.numerics.solve import safe_root
+from privacy.notions.loss_sums import toward_saddle
+from privacy.numerics.solve import descend, safe_root
 
 _GRID = np.geomspace(0.05, 4000.0, 64)  # orders - 1 of the initial grid
 _MOST_STEPS = 30

@@ -21,6 +21,7 @@ from privacy.certification._laplace import SampledLaplace
 from privacy.certification._mixtures import Half, Mixture, Nodes
 from privacy.certification._panels import Array
 from privacy.certification._products import sums
+from privacy.numerics.solve import descend, newton_step
 
 # nats: relative size of the alias terms, of the tail and of the node errors
 _DIGITS, _MORE_DIGITS, _BITS = 24.0, 34.0, 160
@@ -199,26 +200,21 @@ class Line:
 
     def _saddle(self) -> float:
         """Return t near the minimum of K(t) - t epsilon - log t - log(1 + t)."""
-        low, high, t = 0.0, math.inf, 1.0
-        for _ in range(60):
+
+        def step(t: float) -> tuple[float, float]:
             try:
                 _, mean, variance = self._cumulants(t)
-                slope = mean - self.epsilon - 1 / t - 1 / (1 + t)
-                bend = variance + t**-2 + (1 + t) ** -2
-            except (OverflowError, Unproven):
-                slope, bend = math.inf, 1.0
+            except Unproven as error:
+                raise OverflowError from error
+            slope = mean - self.epsilon - 1 / t - 1 / (1 + t)
             if not math.isfinite(slope):
-                slope, bend = math.inf, 1.0
-            if abs(slope) < 0.05 * math.sqrt(bend):
-                return t
-            low, high = (t, high) if slope < 0 else (low, t)
-            near = t - slope / bend if math.isfinite(slope) else 0.0
-            t = min(max(near, t / 4), t * 4)
-            if not low < t < high:
-                t = math.sqrt(low * high) if low > 0 else (low + high) / 2
-        if low > 0:  # any t is valid
-            return low
-        raise Unproven("no saddle point was found")
+                raise OverflowError
+            return newton_step(t, slope, variance + t**-2 + (1 + t) ** -2)
+
+        try:
+            return descend(step, 1.0)
+        except ArithmeticError as error:
+            raise Unproven("no saddle point was found") from error
 
     def place(self) -> int:
         """Choose all parameters; return the number of products of frequencies and nodes."""

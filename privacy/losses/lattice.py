@@ -16,6 +16,7 @@ import numpy as np
 from privacy.losses.densities import log_sum, refuse_beyond
 from privacy.losses.quadrature import Array, Complex, Index
 from privacy.numerics.rounding import U
+from privacy.numerics.solve import descend, newton_step
 
 MOST_CELLS = 2**19
 """Most cells of a grid."""
@@ -338,22 +339,13 @@ def _rounding(part: GridLoss, t: float, log_moment: float) -> float:
 
 def saddle(parts: _Parts, epsilon: float, near: float = 1.0) -> float:
     """Return t > 0 near the minimum of K(t) - t epsilon - log t - log(1 + t), which is convex."""
-    low, high, t = 0.0, math.inf, near
-    for _ in range(60):
+
+    def step(t: float) -> tuple[float, float]:
         _, mean, variance = _cumulants(parts, t)
-        slope = mean - epsilon - 1 / t - 1 / (1 + t)
         bend = variance + t**-2 + (1 + t) ** -2
-        if abs(slope) < 0.1 * math.sqrt(bend):
-            break
-        low, high = (low, t) if slope > 0 else (t, high)
-        # Newton's method in log t
-        change = -slope / (t * bend + max(slope, 0.0))
-        t *= math.exp(min(max(change, -1.4), 1.4))
-        if not low < t < high:
-            t = math.sqrt(low * high) if low > 0 and high < math.inf else (low + high) / 2
-        if not 1e-12 < t < _STEEPEST or high - low < 1e-6 * high:
-            break
-    return min(max(t, 1e-12), _STEEPEST)
+        return newton_step(t, mean - epsilon - 1 / t - 1 / (1 + t), bend)
+
+    return min(max(descend(step, near), 1e-12), _STEEPEST)
 
 
 def choose_tilt(parts: _Parts, epsilon: float, near: float = 1.0) -> Tilt:

@@ -1,7 +1,6 @@
 """Sums of independent privacy losses in one direction, and their saddle points."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from privacy.losses.quadrature import (
     stacked_nodes,
 )
 from privacy.numerics.rounding import ULP, sum_up
+from privacy.numerics.solve import descend
 
 _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 NOTHING = -900.0
@@ -207,30 +207,3 @@ def toward_saddle(t: float, epsilon: float, mean: float, variance: float) -> tup
     pull = epsilon + 1 / t + 1 / (1 + t)
     slope = t * variance / mean + (1 / t + t / (1 + t) ** 2) / pull
     return (mean - pull) / math.sqrt(bend), -math.log(mean / pull) / slope
-
-
-def descend(step: Callable[[float], tuple[float, float]], t: float) -> float:
-    """Return the point at which the remaining distance is below 0.1, or near it.
-
-    `step` gives the remaining distance and the step of log t.
-    """
-    low, high, found, refused = 0.0, math.inf, 0.0, math.inf
-    for _ in range(100):
-        try:
-            miss, change = step(t)
-        except OverflowError:  # too many nodes; a smaller t is also valid, but looser
-            miss, change, refused = math.inf, -1.0, t
-        else:
-            found = t
-        if abs(miss) < 0.1:
-            break
-        low, high = (low, t) if change < 0 else (t, high)
-        t *= math.exp(min(max(change, -1.4), 1.4))
-        if not low < t < high:
-            t = math.sqrt(low * high) if low > 0 and high < math.inf else (low + high) / 2
-        near = 0.2 if high == refused else 1e-9
-        if not 1e-15 < t < 1e15 or high - low < near * high:
-            break
-    if not found:
-        raise Unresolved("the loss spreads too widely to find its saddle point")
-    return found

@@ -158,6 +158,39 @@ def invert_all(
     return np.where(met, 0.0, result), np.where(met, errors[0], error)
 
 
+def newton_step(t: float, slope: float, bend: float) -> tuple[float, float]:
+    """Return the step for `descend` of a convex function with this slope and second derivative."""
+    return slope / math.sqrt(bend), -slope / (t * bend + max(slope, 0.0))
+
+
+def descend(step: Callable[[float], tuple[float, float]], t: float) -> float:
+    """Return a t > 0 at which the remaining distance is below 0.1, or near it.
+
+    `step` gives the remaining distance, in standard deviations, and the step of log t, for Newton's
+    method. Raises ArithmeticError if it raises OverflowError at every t.
+    """
+    low, high, found, refused = 0.0, math.inf, 0.0, math.inf
+    for _ in range(100):
+        try:
+            miss, change = step(t)
+        except OverflowError:  # too many nodes; a smaller t is also valid, but looser
+            miss, change, refused = math.inf, -1.0, t
+        else:
+            found = t
+        if abs(miss) < 0.1:
+            break
+        low, high = (low, t) if change < 0 else (t, high)
+        t *= math.exp(min(max(change, -1.4), 1.4))
+        if not low < t < high:
+            t = math.sqrt(low * high) if low > 0 and high < math.inf else (low + high) / 2
+        near = 0.2 if high == refused else 1e-9
+        if not 1e-15 < t < 1e15 or high - low < near * high:
+            break
+    if not found:
+        raise ArithmeticError("the loss spreads too widely to find its saddle point")
+    return found
+
+
 def golden(function: Callable[[float], float], low: float, high: float, steps: int) -> float:
     """Return a minimizer of a unimodal function, within 1.618^-`steps` of the interval."""
     share = (math.sqrt(5) - 1) / 2
