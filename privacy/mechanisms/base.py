@@ -186,17 +186,15 @@ REGISTRY: dict[str, Registered] = {}
 """Mechanism classes by their name in JSON, in the order of registration."""
 
 
-def register_mechanism(
-    example: Mechanism, *, build: Callable[..., Mechanism] | None = None
-) -> None:
+def register_mechanism(example: Mechanism) -> None:
     """Register a mechanism class by name, for JSON, plans and `support_matrix`.
 
     `example` is an instance of the class, a frozen dataclass, which then suggests its fields for
-    keywords of other libraries. `build`, by default the class, is called with the fields of JSON.
+    keywords of other libraries.
     """
     example = checked(example, "example")
     kind: Any = type(example)
-    add_to_registry(kind, build or kind, example)
+    add_to_registry(kind, kind, example)
     made = getattr(vars(kind).get("__dataclass_params__"), "init", False)
     if made and not hasattr(kind.__init__, "__wrapped__"):
         suggests_field_names(kind)
