@@ -27,13 +27,10 @@ class Right:
     """A permission that can be used once, in the process that created it."""
 
     def __init__(self) -> None:
-        self._process, self._unused = os.getpid(), [True]
+        self._process, self._used = os.getpid(), threading.Lock()
 
     def __bool__(self) -> bool:
-        return bool(self._unused) and self._process == os.getpid()
+        return not self._used.locked() and self._process == os.getpid()
 
     def use(self) -> bool:
-        try:
-            return self._unused.pop() and self._process == os.getpid()
-        except IndexError:
-            return False
+        return self._used.acquire(blocking=False) and self._process == os.getpid()
