@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, overload
 
 from privacy import checks
 from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
@@ -285,8 +285,7 @@ class Curve(Risk, ABC):
         for end in epsilons[[0, -1]]:  # NaN is last
             checks.query_epsilon(end)
         values, errors = self._profile()(epsilons)
-        for k in np.flatnonzero(errors > _SHARED):
-            values[k] = min(values[k], self._at_epsilon(float(epsilons[k])).value)
+        self._ask_again(values, errors > _SHARED, lambda k: self._at_epsilon(float(epsilons[k])))
         return np.array([self._delta(one) for one in np.minimum.accumulate(values).tolist()])
 
     def _many_epsilons(self, deltas: "Array") -> "Array":
@@ -295,14 +294,28 @@ class Curve(Risk, ABC):
         for end in deltas[[0, -1]]:
             checks.query_delta(end)
         found = np.full_like(deltas, math.nan)
+        loose = np.ones(deltas.size, dtype=bool)
         if (known := deltas > 0).any():
             top = self._at_delta(float(deltas[known][0])).value
             rising, errors = invert_all(self._profile(), np.log(deltas[known][::-1]), top)
-            rising[errors > _SHARED] = math.nan
-            found[known] = rising[::-1]
-        for k in np.flatnonzero(np.isnan(found)):
-            found[k] = self._at_delta(float(deltas[k])).value
-        return found
+            found[known], loose[known] = rising[::-1], (errors > _SHARED)[::-1]
+            found[known.argmax()] = np.fmin(found[known.argmax()], top)
+        loose |= np.isnan(found)
+        self._ask_again(found, loose, lambda k: self._at_delta(float(deltas[k])))
+        return np.asarray(np.fmin.accumulate(found))  # epsilon decreases in delta
+
+    @staticmethod
+    def _ask_again(values: "Array", loose: Any, ask: Callable[[int], Answer]) -> None:
+        """Improve loose bounds by single queries, until most of these are loose too."""
+        import numpy as np
+
+        left, where = _MOST_LOOSE, np.flatnonzero(loose)
+        for k in where[np.argsort(0.618 * where % 1)].tolist():  # spread; the first one first
+            answer = ask(k)
+            values[k] = np.fmin(values[k], answer.value)
+            left += -1 if answer.error > _SHARED else 1
+            if not left:
+                break
 
     def _least_delta(self) -> float:
         """Return the delta reported for a log delta of -inf; 0 only if delta is exactly 0."""
@@ -460,6 +473,7 @@ class GroupCurve(LastCurve):
 
 
 _SHARED = 1e-3  # relative error bound above which queries of an array are answered one by one
+_MOST_LOOSE = 8  # such queries with a larger error than that, in excess of the others
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 _GROUP_LAST = "Group curves do not compose. Account for the whole plan, then call .group(size)."
 

@@ -501,6 +501,7 @@ def epsilon(total: LossSum, log_delta: float, other: Bound = _NO_LOSS) -> Bound:
 def _epsilon(total: LossSum, log_delta: float, other: Bound) -> Bound:
     """Return the bound for the finite losses of the models."""
     c, low, high, least = math.nan, 0.0, total.supremum, other.value
+    proven = high
     if high <= least:
         return Bound(high, 0.0, 1.0)
     if 0 < least < math.inf and _bound_near(total, other.saddle, least, log_delta) <= log_delta:
@@ -514,11 +515,10 @@ def _epsilon(total: LossSum, log_delta: float, other: Bound) -> Bound:
             else:
                 line = Line(total, c, guess, near=log_delta)
                 value, slope = line.log_delta(guess)
-            vague += line.error == math.inf
-            if vague > 3:
-                break
+            vague += line.error >= (1 if line.limited else math.inf)
             try:
                 found = on_line(line, guess, log_delta)
+                proven = min(proven, found)
                 near = abs(found - guess) * c < 0.1 and abs(value - log_delta) < 1
                 if line.error < _LOOSE or (turn and near):
                     return Bound(min(found, total.supremum), line.error + line.kink, c)
@@ -526,12 +526,14 @@ def _epsilon(total: LossSum, log_delta: float, other: Bound) -> Bound:
                 fall = -slope if slope < 0 and line.error < math.inf else c
                 found = guess + min((value - log_delta) / fall, max(guess, 3 / c))
             low, high = (low, min(high, guess)) if value <= log_delta else (guess, high)
+            if vague > 3:
+                break
             guess = found if low < found < high else low + 0.25 * (min(high, 4 * guess) - low)
             c = total.saddle(guess, c)
     except ArithmeticError:
         pass
     rough = total.supremum if math.isnan(c) else _rough_epsilon(total, log_delta, c)
-    return Bound(min(rough, high), math.inf, c)
+    return Bound(min(rough, high, proven), math.inf, c)
 
 
 def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:

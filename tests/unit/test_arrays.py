@@ -1,9 +1,12 @@
 """Arrays of queries: the values of single queries, from shared integration lines."""
 
+import math
+
 import numpy as np
 import pytest
 
 import privacy as dp
+from privacy.notions import contour_integral
 
 RUN = dp.account(dp.repeat(dp.PoissonSampled(dp.Gaussian(1.0), sampling_probability=0.01), 1000))
 PLAIN = dp.account(dp.Laplace(2.0), notion="rdp")
@@ -95,3 +98,19 @@ def test_bad_cells_are_refused():
         dp.noise_multiplier(epsilon=["a"], delta=1e-5)
     with pytest.raises(ValueError, match="Expected notion"):
         dp.noise_multiplier(epsilon=[1, 2], delta=1e-5, notion=["rdp"])
+
+
+def test_lines_without_a_useful_error_bound_are_few(monkeypatch):
+    """With little noise every line can be loose: single queries do not each try new ones."""
+    monkeypatch.setattr(contour_integral, "_MOST_WORK", 2**16)  # as for losses beyond 1000
+    monkeypatch.setattr(contour_integral, "_LIMITED_WORK", 2**14)
+    monkeypatch.setattr(contour_integral, "_FEWEST_NODES", 2**5)
+    lines, line = [], contour_integral.Line
+    monkeypatch.setattr(contour_integral, "Line", lambda *a, **k: lines.append(a) or line(*a, **k))
+    plan = dp.repeat(dp.PoissonSampled(dp.Gaussian(0.08), sampling_probability=0.001), 300)
+    epsilons = np.linspace(1, 300, 40)
+    deltas = dp.account(plan, notion="contour").delta(epsilons)
+    assert 0 < len(lines) < 30
+    exact = dp.account(plan, notion="pld")
+    for epsilon, delta in zip(epsilons[::9], deltas[::9], strict=True):
+        assert math.exp(exact.bracket(epsilon).lower) <= delta * (1 + 1e-9)
