@@ -14,6 +14,7 @@ from privacy.mechanisms.base import Mechanism, checked, freeze, register_mechani
 from privacy.mechanisms.combinators import Composed, Parallel, Repeated, compose, repeat
 from privacy.mechanisms.noise import Gaussian
 from privacy.mechanisms.sampling import PoissonSampled, mu_squared, refuse_composition
+from privacy.mechanisms.tables import composable
 from privacy.names import suggests_names
 from privacy.numerics.binomial import log_binomial_tails
 from privacy.numerics.rounding import U, ratio_up, sum_up
@@ -90,14 +91,14 @@ class FixedSizeSampled(_OfBatches):
             raise unproven(self, relation, _DISPLACED)
         size, records = self.batch_size, self.records
         if not self.replacement:
-            return replaced(_exchanged(self, relation), ratio_up(size, records))
+            return composable(replaced(_exchanged(self, relation), ratio_up(size, records)))
         if records == 1:
             return _exchanged(self, relation, size)
         weights, lost = _copies(size, records)
         drawn = min(math.fsum([*weights, lost]) * (1 + 8 * U), 1.0)
         several = (_exchanged(self, relation, copies + 1) for copies in range(len(weights)))
         pairs = [replaced(pair, drawn) for pair in several]
-        return mixed(pairs, [weight / drawn for weight in weights], lost)
+        return composable(mixed(pairs, [weight / drawn for weight in weights], lost))
 
 
 def _copies(draws: int, records: int) -> tuple[list[float], float]:
@@ -109,11 +110,9 @@ def _copies(draws: int, records: int) -> tuple[list[float], float]:
         weights.append(max(math.exp(log_weight), 1e-300))  # 0 has no logarithm
         # each further weight is at most `shrink` times the one before it
         shrink = (draws - j) / ((j + 1) * (records - 1))
-        if shrink < 0.5 and weights[-1] * shrink < _LEAST / 2:
-            break
-    else:
-        return weights, 0.0
-    return weights, _LEAST
+        if j < draws and shrink < 0.5 and weights[-1] * shrink < _LEAST / 2:
+            return weights, _LEAST
+    return weights, 0.0
 
 
 def _exchanged(node: Any, relation: NeighboringRelation, copies: int = 1) -> LossPair:
@@ -213,7 +212,7 @@ class TruncatedPoisson(_OfBatches, metaclass=_Limited):
         if len(known) < len(pairs):
             raise unproven(self, relation, _MOMENTS)
         # a probability that was rounded to 0 is at most 1e-300
-        return mixed(known, [max(math.exp(log), 1e-300) for log in (rest, full)])
+        return composable(mixed(known, [max(math.exp(log), 1e-300) for log in (rest, full)]))
 
 
 class _OnePass(type):

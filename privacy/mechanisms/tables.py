@@ -8,12 +8,19 @@ than all rounding errors (toward 1, for a lower bound).
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from privacy import checks
-from privacy.mechanisms.finite import FiniteMechanism
+from privacy.losses.batches import MixedPair, ReplacedPair
+from privacy.losses.discrete import Atoms, DiscretePair
+from privacy.losses.pair import LossPair
+from privacy.losses.profiles import MixedProfile, Profile
+from privacy.mechanisms.finite import FiniteMechanism, FinitePair
+from privacy.numerics.rounding import exp_up
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 if TYPE_CHECKING:
@@ -23,6 +30,8 @@ Bound = Literal["upper", "lower"]
 
 _MOST = 4000  # points of a table, or losses of a grid
 _LARGEST_LOSS = 700.0  # e^loss is a float
+_NEGLIGIBLE = -80.0  # log delta at that loss
+_FIRST_POINTS = 500  # points of a table up to the first kink
 _OUTWARD = Fraction(1, 2**50)  # 8 times the rounding error of a float
 _TOLERANCE = Fraction(1, 10**9)  # tolerated error of a distribution function
 # largest probabilities that a float may show as 0: of a tail, and of 1 minus a probability
@@ -148,6 +157,55 @@ def from_cdfs(
     return _finite([*masses, *extra, *ends], relation, 1)
 
 
+@dataclass(frozen=True)
+class TabulatedPair(DiscretePair):
+    """A pair of which only the profile is known, composed by `from_profile` at many epsilons."""
+
+    source: LossPair
+
+    exact_model = False
+
+    @property
+    def profile(self) -> Profile:
+        return self.source.profile
+
+    @property
+    def claim(self) -> tuple[float, float]:
+        return self.source.claim if self.profile.supremum < math.inf else super().claim
+
+    @cached_property
+    def _table(self) -> FinitePair:
+        profile, points = self.profile, [0.0]
+        tops = {min(one.supremum, _LARGEST_LOSS) for one in _profiles(profile)}
+        for k, top in enumerate(sorted(tops), 1):  # kinks of the profile, the later ones are rarer
+            count = max(_FIRST_POINTS // k**2, 3)
+            low = points[-1]
+            points += [low + (top - low) * (i / count) for i in range(1, count)]
+            points.append(top)
+        deltas = (exp_up(profile.log_delta(x)) if x < profile.supremum else 0.0 for x in points)
+        return from_profile(zip(points, deltas, strict=True)).loss(ADD_OR_REMOVE_ONE)
+
+    def atoms(self) -> Atoms:
+        return self._table.atoms()
+
+    @property
+    def mass_at_infinity(self) -> float:
+        return self._table.mass_at_infinity
+
+
+def composable(pair: LossPair) -> LossPair:
+    """Return a `TabulatedPair` of a pair of batches without nodes, if its losses are bounded."""
+    if not isinstance(pair, ReplacedPair | MixedPair) or pair.model is not None:
+        return pair
+    bounded = all(one.supremum < math.inf for one in _profiles(pair.profile))
+    few = bounded and pair.profile.log_delta(_LARGEST_LOSS) < _NEGLIGIBLE
+    return TabulatedPair(pair) if few else pair
+
+
+def _profiles(profile: Profile) -> tuple[Profile, ...]:
+    return profile.profiles if isinstance(profile, MixedProfile) else (profile,)
+
+
 def _slope(one: tuple[Fraction, Fraction], other: tuple[Fraction, Fraction]) -> Fraction:
     return (other[1] - one[1]) / (other[0] - one[0])
 
@@ -219,6 +277,6 @@ def _finite(masses: _Masses, relation: NeighboringRelation, side: int) -> Finite
     """Round pairs of masses to floats, each ratio away from 1 (side 1) or toward 1 (side -1)."""
     kept = [(p, q) for p, q in masses if p or q]
     factor = 1 + side * _OUTWARD
-    under_p = tuple(float(p * factor if p > q else p) for p, q in kept)
-    under_q = tuple(float(q * factor if q > p else q) for p, q in kept)
+    under_p = tuple(min(float(p * factor if p > q else p), 1.0) for p, q in kept)
+    under_q = tuple(min(float(q * factor if q > p else q), 1.0) for p, q in kept)
     return FiniteMechanism(under_p, under_q, relation)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.signal import fftconvolve
 
 import privacy as dp
 from tests.reference.enumeration import (
@@ -262,6 +263,51 @@ def test_sampler_that_cuts_nothing_is_poisson():
 def test_sampler_of_all_records_is_the_mechanism():
     whole = dp.FixedSizeSampled(dp.Gaussian(1.0), batch_size=9, records=9)
     assert whole.loss(REPLACE) == dp.Gaussian(1.0).loss(REPLACE)
+
+
+def of_replaced_laplace(terms, steps, epsilon, cells=2**13):
+    """Return bounds on delta of the pairs (weight, q, distance), one of which is drawn publicly.
+
+    The tails of a sampled pair's loss x > 0 are those of y = log(1 + (e^x - 1) / q) of Laplace
+    noise; the law is symmetric, with the rest at 0. Its cells are rounded down and up.
+    """
+    width = max(math.log1p(q * math.expm1(d)) for _, q, d in terms) / cells
+    x, p, q_tail = np.arange(cells + 1) * width, 0.0, 0.0
+    for weight, q, d in terms:
+        y = np.log1p(np.expm1(x) / q)
+        above, under_q = 1 - 0.5 * np.exp((y - d) / 2), 0.5 * np.exp(-(y + d) / 2)
+        p = p + weight * (y < d) * ((1 - q) * under_q + q * above)
+        q_tail = q_tail + weight * (y < d) * under_q
+    p[-1] = q_tail[-1] = 0.0
+    low, high = np.zeros((2, 2 * cells + 1))
+    high[cells + 1 :] = low[cells:-1] = -np.diff(p)
+    high[1 : cells + 1] -= np.diff(q_tail)[::-1]
+    low[:cells] -= np.diff(q_tail)[::-1]
+    found = []
+    for law in (low, high):
+        law[cells] += 1 - p[0] - q_tail[0]
+        sums = np.array([1.0])
+        for _ in range(steps):
+            sums = fftconvolve(sums, law)
+        loss = (np.arange(sums.size) - steps * cells) * width
+        found.append(float(sums @ -np.expm1(np.minimum(epsilon - loss, 0.0))))
+    return found
+
+
+@pytest.mark.parametrize("steps", [1, 2, 8])
+@pytest.mark.parametrize("replacement", [False, True])
+def test_sampler_of_laplace_noise_composes(steps, replacement):
+    batches = {"batch_size": 3, "records": 20, "replacement": replacement}
+    plan = dp.repeat(dp.FixedSizeSampled(dp.Laplace(1.3), **batches), steps)
+    terms, q = [(1.0, 0.15, 2 / 1.3)], 1 - 0.95**3
+    if replacement:
+        drawn = [math.comb(3, j) * 0.05**j * 0.95 ** (3 - j) / q for j in (1, 2, 3)]
+        terms = [(weight, q, 2 * j / 1.3) for j, weight in enumerate(drawn, 1)]
+    curve = dp.account(plan, relation=REPLACE)
+    for epsilon in (0.1, 0.5, 1.5):
+        lower, upper = of_replaced_laplace(terms, steps, epsilon)
+        assert lower - 1e-12 <= curve.delta(epsilon) <= upper + 2e-4 * lower + 1e-12
+    assert dp.account(plan, relation=REPLACE, notion="rdp").epsilon(1e-3) > curve.epsilon(1e-3)
 
 
 @pytest.mark.parametrize(

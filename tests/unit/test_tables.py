@@ -230,3 +230,9 @@ def test_distribution_functions_of_another_loss_are_refused():
         dp.from_cdfs(ndtr, ndtr, [1.0, 0.0])
     with pytest.raises(ValueError, match="Expected bound"):
         dp.from_cdfs(ndtr, ndtr, grid, bound="middle")
+
+
+@pytest.mark.parametrize("delta", [1 - 2**-53, 1 - 2**-51])
+def test_a_profile_near_1_is_a_mechanism(delta):
+    curve = dp.account(dp.from_profile([(1.0, delta)]))
+    assert curve.delta(1.0) >= delta
