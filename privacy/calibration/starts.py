@@ -104,9 +104,7 @@ def contour_start(
                 tail = 1e-8 if abs(move) < _CLOSE else 1e-3 * min(1.0, move**2)
                 value, slope, t = _integral(epsilon, log_delta, at(log_x), unknown, t, tail)
                 last, move = move, math.log(log_delta / value) * value / slope
-                error = (
-                    move / last
-                ) ** 2  # Newton's error is quadratic; this is relative to the step
+                error = (move / last) ** 2  # Newton's error is quadratic; relative to the step
                 log_x += min(max(move * (1 + min(error, 1e-4)), -reach), reach)
                 done = abs(move) < _EXACT or error * abs(move) < _ERROR
                 if turn and (done or (turn > 1 and 0.5 * abs(last) < abs(move) < 0.01)):
