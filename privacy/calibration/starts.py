@@ -137,12 +137,12 @@ def _integral(
         if enough.size:
             break
     last = float(enough[0]) if enough.size else math.inf
-    c, alias = t, 0.0
-    period = _PERIOD * math.sqrt(variance + t**-2 + (1 + t) ** -2)
+    c, alias, period = t, 0.0, _PERIOD * math.sqrt(variance + t**-2 + (1 + t) ** -2)
     rare = last > first  # the losses are far from normal
     if rare and run.bends:
-        digits = max(-math.log(tail) - 4.0, 4.0)
-        line = BentLine([run], t, epsilon, log_delta, digits=digits, unknown=unknown)
+        line = BentLine(
+            [run], t, epsilon, log_delta, digits=max(-math.log(tail) - 4, 4.0), unknown=unknown
+        )
         return *line.estimate(epsilon), t
     if rare:
         c, period, alias = _left(near, steps, epsilon, log_delta, 0.01 * tail)

@@ -77,10 +77,10 @@ def counted() -> Iterator[Counts]:
 
         with mock.patch.object(bent_lines, "_path", paths):
             bent(self, part, digits, unknown)
-        if not unknown:
-            counts.lines += 1
-            counts.frequencies += self._t.size
-            counts.products += self._t.size * nodes[0]
+        bound = not unknown  # an estimate is not counted
+        counts.lines += bound
+        counts.frequencies += bound * self._t.size
+        counts.products += bound * self._t.size * nodes[0]
 
     def moments(self: LossSum, t: float) -> tuple[float, float, float]:
         counts.moments += 1
