@@ -75,7 +75,7 @@ def steps(options: Mapping[str, Any]) -> Record:
 
 
 def sampling_probability(options: Mapping[str, Any]) -> Record:
-    """Find the largest sampling probability for a target; see `privacy.answers.epsilon`."""
+    """Find the largest sampling probability for a target; `options` are as in `epsilon`."""
     values = SAMPLING_PROBABILITY.settled(options)
 
     def solved(*, certify: bool) -> Record:

@@ -211,7 +211,7 @@ def _verify(*, url: str, head: str | None, as_json: bool) -> None:
 
 
 def _plot(*, url: str, file: Path) -> None:
-    """Plot the spent share of every budget over time to FILE, a .png, .svg or .pdf file."""
+    """Plot the spent share of every budget over time. FILE is a .png, .svg or .pdf file."""
     with ledger_refusals():
         output.check_picture(file)
         output.draw(file, "plot_ledger", dp.Ledger(url))
