@@ -33,7 +33,7 @@ def words() -> dict[str, Any]:
 def page() -> str:
     """Return the page as Markdown."""
     found, text = coverage(FULL), words()
-    cells = {
+    cells: dict[tuple[str, ...], str] = {
         (path.stem, *row.key): shown(row)
         for path in sorted(FULL.glob("*.csv"))
         for row in read_rows(path)
@@ -88,7 +88,7 @@ def filled(note: str, cells: dict[tuple[str, ...], str]) -> str:
         if key not in cells:
             return ""
         note = note.replace(f"{{{name}}}", cells[key])
-    return note
+    return note.replace("decreases by 0 %", "does not change")
 
 
 def regret() -> Figure:
@@ -112,8 +112,9 @@ def percent() -> Figure:
     axes = new_axes("printed % of the non-private reward (two standard errors)", "here")
     tables: dict[str, list[tuple[Printed, Row]]] = {}
     for line, row, _ in coverage(FULL):
-        percent = row is not None and line.kind == "number" and row.measure.startswith("% of Lin")
-        if percent and float(line.value) >= 60:
+        if row is None or line.kind != "number" or float(line.value) < 60:
+            continue
+        if row.measure.startswith("% of Lin"):
             tables.setdefault(line.table, []).append((line, row))
     for number, (table, pairs) in enumerate(tables.items()):
         x, y = [float(line.value) for line, _ in pairs], [row.ours for _, row in pairs]
