@@ -1,4 +1,4 @@
-"""The profile of up to 256 sampled releases with normal noise, by direct sums on a grid.
+"""The profile of sampled releases with normal noise, by direct sums on a grid.
 
 All terms are positive: also accurate where the integral and Fourier transforms lose all digits.
 """

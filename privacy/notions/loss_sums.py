@@ -50,7 +50,7 @@ Cumulants = list[tuple[Stack, tuple[Any, Any, Any]]]
 
 
 class Saddles:
-    """A sum of losses, or a similar one of `fewer`, whose saddle point is sought."""
+    """A sum of losses. Its saddle point is that of `fewer`, a similar sum, if there is one."""
 
     fewer: "Saddles | None" = None
 
