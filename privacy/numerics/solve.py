@@ -167,7 +167,7 @@ def descend(step: Callable[[float], tuple[float, float]], t: float) -> float:
     """Return a t > 0 at which the remaining distance is below 0.1, or near it.
 
     `step` gives the remaining distance, in standard deviations, and the step of log t, for Newton's
-    method. Raises ArithmeticError if it raises OverflowError at every t.
+    method. Raises OverflowError if it does so at every t.
     """
     low, high, found, refused = 0.0, math.inf, 0.0, math.inf
     for _ in range(100):
@@ -187,7 +187,7 @@ def descend(step: Callable[[float], tuple[float, float]], t: float) -> float:
         if not 1e-15 < t < 1e15 or high - low < near * high:
             break
     if not found:
-        raise ArithmeticError("the loss spreads too widely to find its saddle point")
+        raise OverflowError("the loss spreads too widely to find its saddle point")
     return found
 
 
