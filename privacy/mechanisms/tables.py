@@ -276,7 +276,7 @@ def _check_ratios(
 def _finite(masses: _Masses, relation: NeighboringRelation, side: int) -> FiniteMechanism:
     """Round pairs of masses to floats, each ratio away from 1 (side 1) or toward 1 (side -1)."""
     kept = [(p, q) for p, q in masses if p or q]
-    factor = 1 + side * _OUTWARD
-    under_p = tuple(min(float(p * factor if p > q else p), 1.0) for p, q in kept)
-    under_q = tuple(min(float(q * factor if q > p else q), 1.0) for p, q in kept)
+    large, small = 1 - _OUTWARD * (side < 0), 1 - _OUTWARD * (side > 0)
+    under_p = tuple(float(p * (large if p > q else small)) for p, q in kept)
+    under_q = tuple(float(q * (large if q > p else small)) for p, q in kept)
     return FiniteMechanism(under_p, under_q, relation)
