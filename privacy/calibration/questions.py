@@ -222,6 +222,13 @@ def solved_noise(
     family = family_for(
         lambda value: repeat(_sampled(value, q), steps), target, "smallest", notion, relation
     )
+    rate = family.rate if isinstance(family, RateFamily) else 0.0
+    sampled = -math.expm1(steps * math.log1p(-q)) if q < 1 else 1.0
+    if sampled <= family.delta - rate and family.notion in ("tightest", "contour", "pld"):
+        name = next(name for name in _LIMITS if target[name] is not None)
+        remedy = f"The probability that a record is sampled at all is {sampled:.5g}, so any noise "
+        remedy += "meets this target. Pass a stricter one."
+        raise ValueError(checks.expected(name, target[name], "a target that needs noise", remedy))
     start, slope = None, 0.0
     if isinstance(family, RateFamily):
         start = _noise_of_mu(family.mu, q, steps)
@@ -238,6 +245,9 @@ def solved_noise(
         mu = 2 * family.epsilon / (size + math.sqrt(size**2 + 2 * family.epsilon))
         start = _noise_of_mu(max(mu, 2.5 * family.delta), q, steps)
     return family.solve(0, math.inf, start, slope, integer=False, certify=certify), family
+
+
+_LIMITS = ("delta", "advantage", "true_positive_rate", "bayes_risk")
 
 
 def _by_contour(family: Family, unknown: "Unknown", **given: float) -> tuple[float, float] | None:

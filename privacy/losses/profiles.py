@@ -150,15 +150,18 @@ class AntipodalProfile(Profile):
     def log_delta(self, epsilon: float) -> float:
         """Return the bound; delta is stationary in x, so that x needs no error bound."""
         mu, q = self.mu, self.q
+        if q == 0:
+            return -math.inf
+        most = math.log(q) + 4 * U * (1 - math.log(q))  # the rest of both mixtures is equal
         if mu > 1e100:
-            return 0.0 if q > 0 else -math.inf
+            return most
         # y = e^(mu x) solves k y^2 - (1 - q)(e^epsilon - 1) y - e^epsilon k = 0
         log_k = math.log(q) - 0.5 * mu * mu
         b = (1 - q) * -math.expm1(-epsilon)
         root = b + math.hypot(b, 2 * math.exp(log_k - 0.5 * epsilon))
         x = (epsilon + math.log(0.5 * root) - log_k) / mu if epsilon > 0 and root > 0 else 0.0
         if x > 1e6:  # x^2 is rounded too much; P(X > x) alone bounds delta
-            return min(0.0, log_tail((x - mu) * (1 - 16 * U)))
+            return min(most, log_tail((x - mu) * (1 - 16 * U)))
         ours = math.log(q) + log_tail(x - mu)
         theirs = math.log(q) + epsilon + log_tail(x + mu)
         common = -math.inf
@@ -167,7 +170,7 @@ class AntipodalProfile(Profile):
             common = math.log1p(-q) + log_expm1 + log_tail(x)
         rounding = U * (32 + 8 * (abs(x) + mu) ** 2 + 16 * epsilon + 8 * abs(log_k))
         share = 1 - math.exp(min(0.0, theirs - ours)) - math.exp(min(0.0, common - ours))
-        return min(0.0, ours + math.log(max(share, 0.0) + 3 * rounding))
+        return min(most, ours + math.log(max(share, 0.0) + 3 * rounding))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,12 @@ import numpy as np
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
 from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import DiscretePair
-from privacy.losses.gaussian import GaussianPair, SampledGaussianPair
+from privacy.losses.gaussian import (
+    AntipodalPair,
+    GaussianPair,
+    GroupSampledPair,
+    SampledGaussianPair,
+)
 from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.halves import MixedModel
 from privacy.losses.mixtures import SampledGaussian
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 _FINE = 1e-10  # relative error bound above which the general integral is computed
 # expected samples with the record, and releases, for which both directions are integrated at once
 _FEWEST, _MOST_EQUAL = 3, 10**6
+_SAMPLED = (SampledGaussianPair, AntipodalPair, GroupSampledPair)
+_DISJOINT = 15.0  # mu above which a sampled release may reveal nearly surely that a record is in
 _LARGE = 0.1  # delta above which epsilon is often 0
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
 _LOOSE = 1e-4  # relative error bound above which other bounds may be smaller
@@ -171,7 +178,7 @@ class ContourCurve(PairCurve):
         if self._closed_form is not None:
             return self._answer(self._closed_form.log_delta(epsilon))
         near, about = (1.0, -math.inf) if hint.order is None else (hint.order - 1, hint.enough)
-        if quick := self._equal(epsilon, hint):
+        if quick := self._nearly_disjoint(epsilon) or self._equal(epsilon, hint):
             return quick
         first = Bound(0.0, 0.0, near)
         served: tuple[LossSum, ...] = ()
@@ -209,6 +216,8 @@ class ContourCurve(PairCurve):
         finite = not any(total.lost for total in self._whole)
 
         def log_deltas(epsilons: Array) -> tuple[Array, Array]:
+            if epsilons.size and (quick := self._nearly_disjoint(float(epsilons.max()))):
+                return np.full_like(epsilons, quick.value), np.full_like(epsilons, quick.error)
             worst, error = np.full_like(epsilons, -math.inf), np.zeros_like(epsilons)
             reverse = None
             for total, lines in directions:
@@ -237,19 +246,41 @@ class ContourCurve(PairCurve):
         one = pair.profile.log_delta(math.nextafter(epsilon / count, 0.0))
         if one == -math.inf:
             return one
-        return min(0.0, one + math.log(count) + 8 * U * (abs(one) + math.log(count)))
+        several = one + math.log(count) + 8 * U * (abs(one) + math.log(count))
+        return min(several, _log_union(self._untouched(0.0)))
 
-    def _total_variation_within(self, delta: float) -> bool:
-        """Return whether delta(0) is at most `delta`: total variation distances add up."""
-        pairs = list(self.parts.items())
+    def _untouched(self, epsilon: float, least: float = -math.inf) -> float:
+        """Return a lower bound on log prod(1 - delta_i(epsilon)) over all releases.
+
+        The sum ends at `least`. At epsilon = 0 the product is at most 1 minus the total variation
+        distance of all releases, since their pairs can be coupled one by one.
+        """
+        profiles = [(pair.profile, count) for pair, count in self.parts.items()]
         if self.mu_squared:
-            pairs.append((GaussianPair(self.mu_squared), 1))
+            profiles.append((GaussianPair(self.mu_squared).profile, 1))
         total = 0.0
-        for pair, count in pairs:
-            total = round_up(total + count * exp_up(pair.profile.log_delta(0.0)))
-            if total > delta:
-                return False
-        return True
+        for profile, count in profiles:
+            delta = exp_up(profile.log_delta(epsilon))
+            total += count * math.log1p(-delta) * (1 + 8 * U) if delta < 1 else -math.inf
+            if total < least:
+                break
+        return total * (1 + 2 * U * len(profiles))
+
+    def _nearly_disjoint(self, epsilon: float) -> Answer | None:
+        """Return the bound on the total variation distance if delta is as large, else None.
+
+        If an event has probability delta_i(e) + e^e p in one release and p without the record,
+        delta(epsilon) is at least 1 - prod(1 - delta_i(e)) - n exp(epsilon - e).
+        """
+        pair, count = next(iter(self.parts.items()))
+        if not isinstance(pair, _SAMPLED) or pair.mu < _DISJOINT:
+            return None
+        large = epsilon + math.log(count / pair.q) + 30.0  # the last term is a fraction e^-30
+        most, least = self._untouched(0.0), self._untouched(large)
+        if least - most > 1e-10 * -most:
+            return None
+        log_delta = _log_union(most)
+        return self._answer(log_delta, 2e-10, hint=2.0)
 
     def _least_delta(self) -> float:
         return 0.0 if self._supremum < math.inf else math.ulp(0.0)
@@ -269,7 +300,8 @@ class ContourCurve(PairCurve):
             return found._replace(value=min(found.value, self._supremum))
         zero = delta > _LARGE and self._at_epsilon(0.0).value <= log_delta
         quick = self._answer(0.0) if zero else self._equal(None, NO_HINT, log_delta)
-        if not quick and self._total_variation_within(delta):
+        allowed = math.log1p(-delta)
+        if not quick and self._untouched(0.0, allowed) >= allowed * (1 - 4 * U):
             quick = self._answer(0.0)
         if quick:
             return quick
@@ -313,6 +345,12 @@ class ContourCurve(PairCurve):
 
     def best_of(self, runs: BestOf) -> BestOfCurve:
         return BestOfCurve(self.relation, self, runs)
+
+
+def _log_union(untouched: float) -> float:
+    """Return log(1 - e^x), rounded up, for the log x <= 0 of the probability of no event."""
+    some = round_up(-math.expm1(untouched), 4 * U)
+    return 0.0 if some >= 1 else math.log(some) + 4 * U * (1 - math.log(some))
 
 
 def _models(parts: Parts) -> tuple[tuple[LossModel, int], ...]:

@@ -286,3 +286,25 @@ def test_each_notion_calibrates(notion):
     sigma = dp.noise_multiplier(**TARGET, notion=notion)
     assert sigma >= dp.noise_multiplier(**TARGET) * (1 - 1e-12)
     assert_private(dp.Gaussian(sigma), **TARGET, notion=notion)
+
+
+@pytest.mark.parametrize("relation", ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"])
+@pytest.mark.parametrize(
+    ("noise", "q", "steps"), [(0.06, 0.3, 7), (1e-3, 0.01, 10), (1e-9, 0.5, 3)]
+)
+def test_without_noise_delta_is_the_probability_of_any_sample(noise, q, steps, relation):
+    step = dp.PoissonSampled(dp.Gaussian(noise), sampling_probability=q)
+    curve = dp.account(dp.repeat(step, steps), relation=relation)
+    sampled = -math.expm1(steps * math.log1p(-q))
+    assert curve.delta(1) == pytest.approx(sampled, rel=1e-9)
+    assert curve.delta(0) >= sampled * (1 - 1e-15)
+    assert curve.epsilon(sampled * (1 + 1e-9)) == 0
+
+
+def test_targets_near_the_probability_of_any_sample():
+    given = {"epsilon": 1, "sampling_probability": 0.01, "steps": 10}
+    sampled = -math.expm1(10 * math.log1p(-0.01))
+    noise = dp.noise_multiplier(**given, delta=sampled * (1 - 1e-6))
+    assert 0.08 < noise < 0.1
+    with pytest.raises(ValueError, match="any noise meets this target"):
+        dp.noise_multiplier(**given, delta=sampled)
