@@ -254,9 +254,12 @@ class TestExtremes:
     @pytest.mark.parametrize("delta", [0.5, 1e-5, 1e-300])
     @pytest.mark.parametrize(("steps", "q"), [(1, 1e-8), (10**12, 1e-8), (1000, 0.1), (10**12, 1)])
     def test_sampled_gaussians(self, epsilon, delta, steps, q):
-        sigma = dp.noise_multiplier(
-            epsilon=epsilon, delta=delta, sampling_probability=q, steps=steps
-        )
+        given = {"sampling_probability": q, "steps": steps}
+        if steps * q <= delta:
+            with pytest.raises(ValueError, match="any noise meets this target"):
+                dp.noise_multiplier(epsilon=epsilon, delta=delta, **given)
+            return
+        sigma = dp.noise_multiplier(epsilon=epsilon, delta=delta, **given)
         assert_private(dp.repeat(sampled(sigma, q), steps), epsilon, delta)
 
     @pytest.mark.parametrize("relation", dp.NeighboringRelation)
