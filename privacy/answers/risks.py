@@ -54,7 +54,11 @@ def calibrated(name: str, values: Values) -> Record:
     def make(noise: float) -> Mechanism:
         return run_of(values | {"noise_multiplier": noise})
 
-    noise = dp.calibrate(make, **target, **how, certify=certify)
+    if values["sampler"] == "poisson":
+        how_often = {key: values[key] for key in ("sampling_probability", "steps")}
+        noise = dp.noise_multiplier(**target, **how_often, **how, certify=certify)
+    else:
+        noise = dp.calibrate(make, **target, **how, certify=certify)
     found = values | {"noise_multiplier": noise}
     curve = dp.account(run_of(found), **how)
     found |= {"sigma": sigma_of(found), "relation": str(values["relation"]), "certified": certify}

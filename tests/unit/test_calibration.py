@@ -311,3 +311,9 @@ def test_targets_near_the_probability_of_any_sample():
     assert 0.08 < noise < 0.1
     with pytest.raises(ValueError, match="any noise meets this target"):
         dp.noise_multiplier(**given, delta=sampled)
+
+
+@pytest.mark.parametrize("target", [{"epsilon": 1, "delta": 0.1}, {"advantage": 0.1}])
+def test_the_command_refuses_a_target_that_any_noise_meets(target):
+    with pytest.raises(ValueError, match="any noise meets this target"):
+        dp.answers.sigma(**target, sampling_probability=0.01, steps=10)
