@@ -7,6 +7,7 @@ import mpmath as mp
 import pytest
 
 import privacy as dp
+from privacy import answers
 from privacy.accounting import NOTION_MODULES
 
 TARGET = {"epsilon": 1.0, "delta": 1e-5}
@@ -316,4 +317,4 @@ def test_targets_near_the_probability_of_any_sample():
 @pytest.mark.parametrize("target", [{"epsilon": 1, "delta": 0.1}, {"advantage": 0.1}])
 def test_the_command_refuses_a_target_that_any_noise_meets(target):
     with pytest.raises(ValueError, match="any noise meets this target"):
-        dp.answers.sigma(**target, sampling_probability=0.01, steps=10)
+        answers.sigma({**target, "sampling_probability": 0.01, "steps": 10})
