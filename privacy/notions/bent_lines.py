@@ -24,6 +24,7 @@ _LINE = 1.6, 0.45  # and of the path for the line
 _DEPTH = 1.2  # of the strip of that path, times the noise
 _END = 9.5  # the normal mass beyond it is 2e-21
 _NOTHING = -55.0  # log of a negligible term of a moment
+_LARGEST = 300.0  # log of the largest modulus of exp(K(t) - t epsilon)
 _SEGMENT = 0.8  # length of a segment of a side
 _MOST_POINTS, _MOST_NODES = 400, 2000
 _TERMS = 17
@@ -51,7 +52,7 @@ class BentLine:
 
     `right` is where the right side of the strip of u meets the real axis, near the saddle point;
     `about` is about log delta. With an `unknown` of the only part, error bounds are omitted, and
-    `estimate` gives a derivative. Raises `Unresolved` if the line needs too many nodes.
+    `estimate` gives a derivative. Raises `Unresolved` if the line has no useful bound.
     """
 
     kink, limited = 0.0, False
@@ -84,6 +85,7 @@ class BentLine:
         self._factor[0] *= 0.5
         if not unknown:
             self._bound(parts, right)
+            self._missed(epsilon)
         self._exponent, self._off = np.zeros_like(t), np.zeros(u.size)
         for part in parts:
             needed = goal + math.log(part.steps) - float(t[0].real) * epsilon
@@ -131,7 +133,9 @@ class BentLine:
 
     def _missed(self, epsilon: float) -> float:
         """Return a bound on the error of the trapezoid rule for the integral."""
-        level = np.minimum(self._sizes - self._places * epsilon, 300.0)
+        level = self._sizes - self._places * epsilon
+        if not level.max() < _LARGEST:
+            raise Unresolved("the line is far from the saddle point")
         kernel = 2 * math.pi * _ANGLE / self._step
         strip = math.exp(_LEFT * level[0, 0]) * math.pi / (2 * self._left)
         strip += float(np.exp(level[:-1].max(axis=1)) @ self._lengths)
@@ -190,7 +194,7 @@ class BentLine:
             change = log_one if unknown == "steps" else a * scored / (1 + moment)
             self._change = part.steps * change
         else:
-            off = off * np.exp(-log_one.real) + 4 * ULP * np.abs(log_one)
+            off = np.log1p(off * np.exp(-log_one.real)) + 4 * ULP * np.abs(log_one)
             self._off += part.steps * off + ULP * np.abs(self._exponent)
 
     def _quadrature(
@@ -202,17 +206,18 @@ class BentLine:
         sides = np.arange(-_END, last, cell) + depth * np.array([[1j], [-1j]])
         _, log_weight, loss, _ = _path(part, sides, *path)
         size = log_sum(_moduli(log_weight, loss, self._hull(np.array([0]), np.array([-1]))))
-        most = float(np.exp(np.minimum(size, 300.0)).sum(axis=0).max())
+        most = float(np.exp(np.minimum(size, 700.0)).sum(axis=0).max())
         other = 1 + abs(1 + self._t[-1]) * np.abs(np.expm1(loss))
         most += float((np.exp(log_weight.real) * other).sum())
         return most * cell / _ROOT / math.expm1(2 * math.pi * depth / h) + 2e-20
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """Return an upper bound on log delta(epsilon), and its slope; set `error`, as `Line`."""
+        missed = self._missed(epsilon)
         terms = np.exp(self._exponent - self._t * epsilon) * self._factor
         total = float(terms.imag.sum())
         off = self._off + 4 * ULP * (np.abs(self._t) * epsilon + np.abs(self._exponent)) + 32 * ULP
-        lost = float(np.abs(terms) @ np.expm1(np.minimum(off, 300.0))) + self._missed(epsilon)
+        lost = float(np.abs(terms) @ np.expm1(np.minimum(off, 300.0))) + missed
         slope = -float((terms * self._t).imag.sum()) / total
         self.error = 2 * lost / (total - lost) if total > lost else math.inf
         return min(math.log(max(total, 0.0) + lost), 0.0), slope

@@ -112,6 +112,22 @@ def test_a_smaller_spacing_is_needed_for_a_smaller_delta():
     assert line.error > 1e-3
 
 
+@pytest.mark.parametrize("right", [8.0, 12.0])
+@pytest.mark.parametrize("epsilon", [0.3, 4.0])
+def test_a_line_far_from_the_saddle_point_is_refused(epsilon, right):
+    """Its integrand is so large that an error bound of 1e-6 was stated for log delta = 0."""
+    with pytest.raises(Unresolved, match="far from the saddle point"):
+        BentLine([Run(0.5103, 1e-4, 1000)], right, epsilon, -20.0)
+
+
+def test_a_line_is_refused_at_an_epsilon_far_from_its_own():
+    run = Run(1.2, 1e-2, 1000)
+    line = BentLine([run], _sum(run).saddle(4.0, 1.0), 4.0, -100.0)
+    assert line.log_delta(4.0)[0] < -20
+    with pytest.raises(Unresolved, match="far from the saddle point"):
+        line.log_delta(-40.0)
+
+
 @pytest.mark.parametrize(("epsilon", "right"), [(0.0, 3.0), (-1.0, 3.0), (1e-300, 3.0), (1.0, 1e5)])
 def test_other_cells_are_left_to_the_straight_line(epsilon, right):
     with pytest.raises(Unresolved):
