@@ -18,7 +18,7 @@ from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelatio
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from privacy.notions.bent_lines import Unknown
+    from privacy.calibration.starts import Unknown
     from privacy.tradeoffs import Array
 
 _R_co = TypeVar("_R_co", bound=float, covariant=True)
@@ -255,8 +255,7 @@ def _by_contour(family: Family, unknown: "Unknown", **given: float) -> tuple[flo
     fits = family.notion in ("tightest", "contour") and family.relation is not REPLACE_ONE
     if not fits or given.get("q") == 1:  # a closed form needs no numpy
         return None
-    from privacy.calibration.starts import contour_start
-    from privacy.notions.bent_lines import Run
+    from privacy.calibration.starts import Run, contour_start
 
     run = Run(**{unknown: 1.0, **given})
     with suppress(ArithmeticError, ValueError):  # too extreme for an estimate

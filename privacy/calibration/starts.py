@@ -2,12 +2,12 @@
 
 import math
 from functools import cache
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import erfcx
 
 from privacy.losses.characteristic import centered_characteristic, log1p
-from privacy.notions.bent_lines import BentLine, Run, Unknown
 from privacy.notions.loss_sums import toward_saddle
 from privacy.numerics.solve import descend, safe_root
 
@@ -24,24 +24,33 @@ _ACCURATE = 13.0  # log of the ratio of known aliases to delta, for one step
 # steps after which an integral has all digits, and after which Newton's method is near `_ERROR`
 _CLOSE, _EXACT, _ERROR = 0.05, 1e-5, 3e-10
 
+Unknown = Literal["noise", "q", "steps"]
 
-def _log_delta(run: Run, epsilon: float) -> float:
-    """Return the log of the sum of two estimates of delta that are usually too small.
 
-    The central limit theorem for sampled releases, mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong, Long and
-    Su 2020, Theorem 5), and T times the delta of one release, which is exact for one.
-    """
-    growth = run.noise**-2
-    if run.q < 1:
-        growth += math.log(-math.expm1(-growth))
-    else:
-        growth = math.log(growth)
-    mu = math.exp(min(math.log(run.q) + 0.5 * (math.log(run.steps) + growth), 25.0))
-    larger = math.log1p(math.expm1(epsilon) / run.q) if epsilon < 600 else epsilon
-    one = _log_profile(larger, 1 / run.noise) + math.log(run.q * run.steps)
-    if run.steps == 1:
-        return one
-    return min(float(np.logaddexp(_log_profile(epsilon, mu), one)), 0.0)
+class Run(NamedTuple):
+    """Poisson-sampled Gaussian releases."""
+
+    noise: float
+    q: float
+    steps: float
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return the log of the sum of two estimates of delta that are usually too small.
+
+        The central limit theorem for sampled releases, mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong,
+        Long and Su 2020, Theorem 5), and T times the delta of one release, which is exact for one.
+        """
+        growth = self.noise**-2
+        if self.q < 1:
+            growth += math.log(-math.expm1(-growth))
+        else:
+            growth = math.log(growth)
+        mu = math.exp(min(math.log(self.q) + 0.5 * (math.log(self.steps) + growth), 25.0))
+        larger = math.log1p(math.expm1(epsilon) / self.q) if epsilon < 600 else epsilon
+        one = _log_profile(larger, 1 / self.noise) + math.log(self.q * self.steps)
+        if self.steps == 1:
+            return one
+        return min(float(np.logaddexp(_log_profile(epsilon, mu), one)), 0.0)
 
 
 def _log_profile(epsilon: float, mu: float) -> float:
@@ -71,7 +80,7 @@ def contour_start(
         return run._replace(**{unknown: math.exp(log_x)})
 
     def excess(log_x: float) -> float:  # log(-log delta) is nearly linear in log_x
-        return math.log(log_delta / min(_log_delta(at(log_x), epsilon), -1e-9))
+        return math.log(log_delta / min(at(log_x).log_delta(epsilon), -1e-9))
 
     def rough_slope(log_x: float) -> float:
         return -log_delta * (excess(log_x + 0.01) - excess(log_x - 0.01)) / 0.02
@@ -113,8 +122,7 @@ def _integral(
 
     The integrand is cut off where about the fraction `tail` of the expected delta is left. Where
     it decays slowly, since most losses are near 0, a smooth factor cuts it off sooner: it changes
-    the contribution of losses near epsilon by derivatives of high order only. If the noise is also
-    small, the line is bent.
+    the contribution of losses near epsilon by derivatives of high order only.
     """
     mu, steps = 1 / run.noise, run.steps
 
@@ -137,13 +145,9 @@ def _integral(
         if enough.size:
             break
     last = float(enough[0]) if enough.size else math.inf
-    c, alias, period = t, 0.0, _PERIOD * math.sqrt(variance + t**-2 + (1 + t) ** -2)
+    c, alias = t, 0.0
+    period = _PERIOD * math.sqrt(variance + t**-2 + (1 + t) ** -2)
     rare = last > first  # the losses are far from normal
-    if rare and run.bends:
-        line = BentLine(
-            [run], t, epsilon, log_delta, digits=max(-math.log(tail) - 4, 4.0), unknown=unknown
-        )
-        return *line.estimate(epsilon), t
     if rare:
         c, period, alias = _left(near, steps, epsilon, log_delta, 0.01 * tail)
         near = tilted(c)

@@ -5,7 +5,7 @@ result. A single release uses its closed form. docs/theory/contour.md has the de
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -29,7 +29,7 @@ from privacy.losses.pair import Loss
 from privacy.losses.quadrature import Array, LossModel
 from privacy.losses.similar import Parts, fewer_parts
 from privacy.mechanisms.selection import BestOf
-from privacy.notions import contour_integral, direct_sums
+from privacy.notions import contour_integral, direct_sums, few_steps
 from privacy.notions.both_lines import BothLines
 from privacy.notions.contour_integral import Bound
 from privacy.notions.loss_sums import LossSum
@@ -49,8 +49,9 @@ _FEWEST, _MOST_EQUAL = 3, 10**6
 _SAMPLED = (SampledGaussianPair, AntipodalPair, GroupSampledPair)
 _DISJOINT = 15.0  # mu above which a sampled release may reveal nearly surely that a record is in
 _LARGE = 0.1  # delta above which epsilon is often 0
+_INEXACT = 1e-6  # relative error bound above which sums on a lattice may be smaller
 _HOPELESS = 1e6  # epsilon above which a tighter bound is not worth a long search
-_LOOSE = 1e-4  # relative error bound above which other bounds may be smaller
+_LOOSE = 1e-3  # relative error bound above which basic composition may be smaller
 _MOST_PARTS, _FEWER_PARTS = 1200, 900  # if more parts differ, fewer dominating ones replace them
 _LOWER = 10_000  # cells of parts in a lower bound on the moments
 _MOST_SOUGHT = 48  # different parts in the search for a saddle point
@@ -185,17 +186,15 @@ class ContourCurve(PairCurve):
         for omitted, sums in self._sums:
             if sums != served:
                 served = sums
-                first = contour_integral.log_delta(
-                    sums[0], epsilon, near, about=about, sharp=hint.sharp
-                )
+                first = contour_integral.log_delta(sums[0], epsilon, near, about=about)
             if first.value >= omitted + _UNSEEN:
                 break
-        found = self._worst(
-            first
-            if total is served[0]
-            else contour_integral.log_delta(total, epsilon, first.saddle, first.value)
-            for total in served[: 1 if hint.one_direction else None]
-        )
+        first = _refined(served[0], epsilon, first)
+        bounds = [first]
+        for total in () if hint.one_direction else served[1:]:
+            other = contour_integral.log_delta(total, epsilon, first.saddle, first.value)
+            bounds.append(_refined(total, epsilon, other))
+        found = self._worst(bounds)
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, self._basic(epsilon)))
         if found.error > _LOOSE and direct_sums.supports(self._whole[0]):
@@ -338,9 +337,13 @@ class ContourCurve(PairCurve):
     ) -> Bound:
         """Return a bound on epsilon in one direction."""
         bound = contour_integral.epsilon(total, log_delta, *others)
+        near: list[Callable[[float], few_steps.Bounds]] = []
+        if bound.error > _INEXACT and few_steps.supports(total):
+            near.append(partial(few_steps.Lattice, total, log_delta=log_delta))
         if bound.error > _LOOSE and direct_sums.supports(whole):
-            near = partial(direct_sums.DirectSum, tuple(self.parts.items()), whole)
-            bound = bound._replace(value=direct_sums.least_epsilon(near, log_delta, bound.value))
+            near.append(partial(direct_sums.DirectSum, tuple(self.parts.items()), whole))
+        for one in near:
+            bound = bound._replace(value=few_steps.least_epsilon(one, log_delta, bound.value))
         return bound
 
     def best_of(self, runs: BestOf) -> BestOfCurve:
@@ -356,6 +359,14 @@ def _log_union(untouched: float) -> float:
 def _models(parts: Parts) -> tuple[tuple[LossModel, int], ...]:
     # `curve` refused pairs without a model; one that is None must raise, not be omitted
     return tuple(merged((cast("LossModel", pair.model), n) for pair, n in parts).items())
+
+
+def _refined(total: LossSum, epsilon: float, bound: Bound) -> Bound:
+    """Return a bound on log delta by sums on a lattice, if it may be smaller."""
+    if not (bound.error > _INEXACT and few_steps.supports(total)):
+        return bound
+    found = few_steps.log_delta(total, epsilon, bound.value)
+    return bound._replace(value=min(bound.value, found))
 
 
 def _likely(model: LossModel, least: float) -> LossModel:

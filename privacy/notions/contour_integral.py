@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from privacy.losses.characteristic import centered_characteristic, log1p
-from privacy.losses.mixtures import SampledGaussian
 from privacy.losses.quadrature import Array, Complex, dot
-from privacy.notions.bent_lines import BentLine, Run
 from privacy.notions.loss_sums import NOTHING, LossSum, Unresolved
 from privacy.numerics.rounding import ULP
 
@@ -39,8 +37,6 @@ _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 _STRETCH = 1.25 ** np.arange(16)
 # multiples of the other direction's saddle point
 _OTHER, _FARTHEST = 1.2 ** np.array([0, 0.5, 1, 2, 4, 7]), 20.0
-_MOST_BENT = 8  # different parts of a bent line
-_MARGIN = 10.0  # from the log of a bound at real t to about log delta
 _COARSE, _COARSE_PERIOD = 1e-6, 6.0  # `_TARGET` and alias period (in sigmas) of a coarse line
 
 
@@ -291,18 +287,15 @@ def log_delta(
     near: float = 1.0,
     least: float = -math.inf,
     about: float = -math.inf,
-    *,
-    sharp: bool = False,
 ) -> Bound:
     """Return an upper bound on log delta(epsilon) in one direction; -inf if delta is 0.
 
-    The search for the saddle point starts at `near`, or is omitted if that is `sharp`. A bound
-    below `least`, that of the other direction, need not be tight. `about` is about the result, if
-    that is known.
+    The search for the saddle point starts at `near`. A bound below `least`, that of the other
+    direction, need not be tight. `about` is about the result, if that is known.
     """
     lost = total.lost
     if not lost:
-        return _log_delta(total, epsilon, near, least, about, sharp=sharp)
+        return _log_delta(total, epsilon, near, least, about)
     if lost >= 1:
         return Bound(0.0, 0.0, near)
     # part of the other direction's delta that is due to finite losses
@@ -314,13 +307,7 @@ def log_delta(
 
 
 def _log_delta(
-    total: LossSum,
-    epsilon: float,
-    near: float,
-    least: float,
-    about: float = -math.inf,
-    *,
-    sharp: bool = False,
+    total: LossSum, epsilon: float, near: float, least: float, about: float = -math.inf
 ) -> Bound:
     """Return the bound for the finite losses of the models."""
     if epsilon >= total.supremum:
@@ -329,12 +316,12 @@ def _log_delta(
     if least > NOTHING and (value := _bound_near(total, near, epsilon, least)) <= least:
         return Bound(value, 0.0, near)
     try:
-        c = near if sharp else total.saddle(epsilon, near)
+        c = total.saddle(epsilon, near)
         if least > NOTHING or total.cumulants(c)[0] - c * epsilon < least:
             value = _bound(total, c, epsilon)
             if value <= least:
                 return Bound(value, 0.0, c)
-        line, value, _ = _best_line(total, c, epsilon, about)
+        line, value, _ = _line(total, c, epsilon, about)
         if line.error < 1:
             return Bound(value, line.error + line.kink, c)
     except ArithmeticError:
@@ -454,46 +441,6 @@ def _line(
     return found
 
 
-def _best_line(
-    total: LossSum, c: float, epsilon: float, about: float, *, quick: bool = False
-) -> tuple[Line | BentLine, float, float]:
-    """Return a bent line or, if none is precise, the best line, its bound and slope.
-
-    A `quick` straight line is not replaced if it is imprecise.
-    """
-    best = None
-    parts = [
-        Run(model.noise_multiplier, model.sampling_probability, count)
-        for model, count in total.parts[:_MOST_BENT]
-        if isinstance(model, SampledGaussian)
-    ]
-    alone = 0 < len(parts) == len(total.parts) and not total.mu_squared
-    if alone and total.direction == "remove" and all(part.bends for part in parts):
-        near = about
-        if about == -math.inf:
-            near = total.cumulants(c)[0] - c * epsilon - _MARGIN
-        with suppress(ArithmeticError):
-            for _ in range(2):
-                line = BentLine(parts, c, epsilon, near)
-                best = line, *line.log_delta(epsilon)
-                if line.error < _LOOSE:
-                    return best
-                if best[1] > near:
-                    break
-                near = best[1] - 1
-    try:
-        if quick:
-            straight = Line(total, c, epsilon, near=about)
-            found = straight, *straight.log_delta(epsilon)
-        else:
-            found = _line(total, c, epsilon, about)
-    except ArithmeticError:
-        if best is None:
-            raise
-        return best
-    return min(best or found, found, key=lambda one: one[0].error)
-
-
 def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
     """Return a loose upper bound on log delta(epsilon) from a few real t > 0."""
     found = 0.0
@@ -563,7 +510,11 @@ def _epsilon(total: LossSum, log_delta: float, other: Bound) -> Bound:
         c, guess = total.saddle_of_delta(log_delta)
         vague = 0
         for turn in range(_MOST_LINES):
-            line, value, slope = _best_line(total, c, guess, log_delta, quick=not turn)
+            if turn:
+                line, value, slope = _line(total, c, guess, log_delta)
+            else:
+                line = Line(total, c, guess, near=log_delta)
+                value, slope = line.log_delta(guess)
             vague += line.error >= (1 if line.limited else math.inf)
             try:
                 found = on_line(line, guess, log_delta)
@@ -595,7 +546,7 @@ def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
     return max(float(found), 0.0)
 
 
-def on_line(line: "Line | BothLines | BentLine", guess: float, log_delta: float) -> float:
+def on_line(line: "Line | BothLines", guess: float, log_delta: float) -> float:
     """Return an epsilon where the line's bound meets the target (Newton), or raise `Unresolved`."""
     low, high = -math.inf, math.inf
     for _ in range(30):

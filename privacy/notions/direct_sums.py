@@ -4,24 +4,21 @@ All terms are positive: also accurate where the integral and Fourier transforms 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from privacy.losses.densities import refuse_beyond
 from privacy.losses.grids import on_grid
-from privacy.losses.mixtures import AgainstNormal
 from privacy.losses.pair import LossPair
 from privacy.losses.quadrature import Array
+from privacy.notions import few_steps
 from privacy.notions.loss_sums import LossSum
 from privacy.numerics.rounding import U
-from privacy.numerics.solve import safe_root
 
-_T = TypeVar("_T")
-
-_MOST_RELEASES, _MOST_CENTERS = 2**12, 64
+_MOST_RELEASES = 256
 _FINE = 0.02  # grid spacing times the slope; the relative error of a release is its square / 8
 _DIGITS = 35.0  # log of the ratio to delta below which a mass is negligible
 _LOWEST = 20.0  # log of the ratio of deltas at a loss of 0 and at the smallest loss of the grid
@@ -30,12 +27,8 @@ _SMALLEST = 1e-270  # products of smaller masses underflow
 
 
 def supports(total: LossSum) -> bool:
-    """Return whether the sum has losses of normal noise with few centers, and not very many."""
-    few = sum(count for _, count in total.parts) <= _MOST_RELEASES and not total.mu_squared
-    return few and all(
-        isinstance(model, AgainstNormal) and model.centers()[0].size <= _MOST_CENTERS
-        for model, _ in total.parts
-    )
+    """Return whether the sum has up to 256 losses, all of normal noise with few centers."""
+    return sum(count for _, count in total.parts) <= _MOST_RELEASES and few_steps.supports(total)
 
 
 def log_delta(pairs: Sequence[tuple[LossPair, int]], total: LossSum, epsilon: float) -> float:
@@ -46,46 +39,6 @@ def log_delta(pairs: Sequence[tuple[LossPair, int]], total: LossSum, epsilon: fl
         return DirectSum(pairs, total, epsilon).log_delta(epsilon)
     except ArithmeticError:
         return 0.0
-
-
-class Bounds(Protocol):
-    """Upper bounds on log delta for epsilons above `bottom`, tight near one of them."""
-
-    bottom: float
-
-    def log_delta(self, epsilon: float) -> float: ...
-
-
-def least_epsilon(near: Callable[[float], Bounds], log_delta: float, most: float) -> float:
-    """Return an epsilon <= `most` that is proven to have this delta, or `most`.
-
-    `near` returns bounds that are tight near an epsilon, or raises ArithmeticError.
-    """
-    at, low, high = most, 0.0, most
-    for _ in range(12):
-        try:
-            bounds = near(at)
-        except ArithmeticError:  # often because no loss exceeds epsilon here
-            at, high = math.sqrt(low * at) if low else 0.6 * at, at
-            continue
-
-        def excess(epsilon: float, on: Bounds = bounds) -> float:
-            return on.log_delta(epsilon) - log_delta
-
-        bottom = max(bounds.bottom, 0.51 * at)
-        at_top, at_bottom = excess(at), excess(bottom)
-        if at_top > 0:
-            if high < 1.05 * at:
-                break
-            at, low = math.sqrt(at * high), at
-            continue
-        most, last = bottom, at
-        if at_bottom > 0:
-            most = safe_root(excess, last, bottom, at_safe=at_top, at_unsafe=at_bottom, rtol=1e-10)
-            if most > 0.99 * last:
-                break
-        at = high = most
-    return most
 
 
 class _Sum(NamedTuple):
@@ -141,7 +94,7 @@ class DirectSum:
             lost = one.lost + other.lost + float(mass[high:].sum())
             return _Sum(mass[low:high], start + low * step, lost)
 
-        sums = [_power(one, count, joined) for one, count in each]
+        sums = [few_steps.power(one, count, joined) for one, count in each]
         self._sum = reduce(joined, sums)
 
     def log_delta(self, epsilon: float) -> float:
@@ -155,12 +108,3 @@ class DirectSum:
         if not delta > _SMALLEST:
             return 0.0
         return min(0.0, math.log(delta) + self._relative + 1e-11)
-
-
-def _power(one: _T, count: int, join: Callable[[_T, _T], _T]) -> _T:
-    """Return `count` times `one`, joined."""
-    found = one
-    for digit in bin(count)[3:]:
-        found = join(found, found)
-        found = join(found, one) if digit == "1" else found
-    return found

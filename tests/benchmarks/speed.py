@@ -17,7 +17,7 @@ import numpy as np
 
 import privacy as dp
 from privacy.calibration import search
-from privacy.notions import bent_lines, both_lines, contour_integral
+from privacy.notions import both_lines, contour_integral
 from privacy.notions.loss_sums import LossSum
 
 Row = tuple[str, float, str, float | None]
@@ -56,7 +56,6 @@ def counted() -> Iterator[Counts]:
     counts = Counts()
     line, cumulants = contour_integral.Line._evaluate, LossSum.cumulants
     both, near = both_lines.BothLines._evaluate, both_lines.BothLines.cumulants
-    bent, path = bent_lines.BentLine._add, bent_lines._path
     transform, fold = contour_integral.centered_characteristic, dp.account
     small = both_lines._characteristic
 
@@ -67,20 +66,6 @@ def counted() -> Iterator[Counts]:
     def evaluate_both(self: Any) -> None:
         counts.lines += len(self._orders)
         both(self)
-
-    def add(self: Any, part: Any, digits: float, unknown: str | None) -> None:
-        nodes: list[int] = []
-
-        def paths(part: Any, x: Any, *turns: Any) -> Any:
-            nodes.append(x.size)
-            return path(part, x, *turns)
-
-        with mock.patch.object(bent_lines, "_path", paths):
-            bent(self, part, digits, unknown)
-        bound = not unknown  # an estimate is not counted
-        counts.lines += bound
-        counts.frequencies += bound * self._t.size
-        counts.products += bound * self._t.size * nodes[0]
 
     def moments(self: LossSum, t: float) -> tuple[float, float, float]:
         counts.moments += 1
@@ -107,7 +92,6 @@ def counted() -> Iterator[Counts]:
     with (
         mock.patch.object(contour_integral.Line, "_evaluate", evaluate),
         mock.patch.object(both_lines.BothLines, "_evaluate", evaluate_both),
-        mock.patch.object(bent_lines.BentLine, "_add", add),
         mock.patch.object(LossSum, "cumulants", moments),
         mock.patch.object(both_lines.BothLines, "cumulants", nearly),
         mock.patch.object(both_lines, "_characteristic", transformed_both),

@@ -136,7 +136,6 @@ def test_too_much_work_is_answered_by_one_real_point(monkeypatch):
 
     monkeypatch.setattr(contour_integral, "_line", unresolved)
     monkeypatch.setattr(contour_integral, "Line", unresolved)
-    monkeypatch.setattr(contour_integral, "BentLine", unresolved)
     loose_delta, loose_epsilon = (
         contour_integral.log_delta(total, 0.5),
         contour_integral.epsilon(total, -10.0),

@@ -12,7 +12,7 @@ from privacy.losses.claims import ClaimPair
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.laplace import LaplacePair
 from privacy.losses.similar import blended, dominates, fewer_parts
-from privacy.notions import direct_sums
+from privacy.notions import few_steps
 from privacy.notions.loss_sums import LossSum
 from privacy.numerics.solve import golden
 
@@ -90,7 +90,7 @@ class TestFewSteps:
     @pytest.mark.parametrize(("records", "direct"), [(63, True), (80, False)])
     def test_a_large_group_is_not_summed_directly(self, records, direct):
         pair = sampled(40.0, 1e-4, 1, records).loss(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
-        assert direct_sums.supports(LossSum(((pair.model, 2),), 0.0, "remove")) == direct
+        assert few_steps.supports(LossSum(((pair.model, 2),), 0.0, "remove")) == direct
 
     def test_more_steps_cost_more(self):
         found = [dp.account(sampled(1.0, 1e-5, steps)).delta(1.0) for steps in range(1, 6)]
