@@ -2,7 +2,7 @@
 
 If sampled records are rare, the tail of the loss is so much smaller than its center that the
 contour integral has few digits left, or decays slowly. docs/theory/contour.md ("Rare samples")
-defines the levels and the masses a, b and t.
+defines the levels and the masses a, b and d, which is t here.
 """
 
 import math
