@@ -226,8 +226,9 @@ def solved_noise(
     sampled = -math.expm1(steps * math.log1p(-q)) if q < 1 else 1.0
     if sampled <= family.delta - rate and family.notion in ("tightest", "contour", "pld"):
         name = next(name for name in _LIMITS if target[name] is not None)
-        remedy = f"The probability that a record is sampled at all is {sampled:.5g}, so any noise "
-        remedy += "meets this target. Pass a stricter one."
+        stricter = "larger" if name == "bayes_risk" else "smaller"
+        remedy = f"Pass a {stricter} {name}: any noise meets this target, because the probability "
+        remedy += f"that a record is sampled at all is {sampled:.5g}."
         raise ValueError(checks.expected(name, target[name], "a target that needs noise", remedy))
     start, slope = None, 0.0
     if isinstance(family, RateFamily):
