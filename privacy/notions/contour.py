@@ -271,10 +271,11 @@ class ContourCurve(PairCurve):
         If an event has probability delta_i(e) + e^e p in one release and p without the record,
         delta(epsilon) is at least 1 - prod(1 - delta_i(e)) - n exp(epsilon - e).
         """
-        pair, count = next(iter(self.parts.items()))
+        pair = next(iter(self.parts))
         if not isinstance(pair, _SAMPLED) or pair.mu < _DISJOINT:
             return None
-        large = epsilon + math.log(count / pair.q) + 30.0  # the last term is a fraction e^-30
+        n = sum(self.parts.values()) + 1  # 1 for all unsampled Gaussians
+        large = epsilon + math.log(n / pair.q) + 30.0  # n exp(epsilon - e) is q e^-30
         most, least = self._untouched(0.0), self._untouched(large)
         if least - most > 1e-10 * -most:
             return None
