@@ -473,7 +473,7 @@ class GroupCurve(LastCurve):
 
 
 _SHARED = 1e-3  # relative error bound above which queries of an array are answered one by one
-_MOST_LOOSE = 8  # such answers with larger errors, minus the others, after which queries stop
+_MOST_LOOSE = 8  # these queries stop once this many more answers have larger errors than not
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 _GROUP_LAST = "Group curves do not compose. Account for the whole plan, then call .group(size)."
 

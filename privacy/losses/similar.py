@@ -47,7 +47,7 @@ def dominates(one: LossPair, other: LossPair) -> bool:
 def _kind(pair: LossPair) -> Any:
     """Return a key that pairs share if they differ only in the fields of `_INCREASING`.
 
-    Unsampled Laplace noise, alone symmetric, has a key of its own.
+    Laplace noise has another key with sampling than without: only without, it is symmetric.
     """
     fixed = _FIXED.get(type(pair))
     if fixed is None:
