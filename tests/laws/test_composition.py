@@ -195,6 +195,6 @@ def test_few_rare_releases_cost_no_more_than_basic_composition(q, sigma, size, c
     basic = count * each.epsilon(delta / count)
     found = all_.epsilon(delta)
     assert each.epsilon(delta) < found <= basic * (1 + ROUNDING)
-    # direct sums are on a grid that depends on epsilon: an error of up to 5e-5 of each release
-    assert all_.delta(found) <= delta * (1 + 1e-5)
+    # direct sums are on a grid that depends on epsilon; two grids differ by up to 2.2e-6 here
+    assert all_.delta(found) <= delta * (1 + 3e-6)
     assert all_.delta(basic) <= count * each.delta(basic / count) * (1 + ROUNDING)
