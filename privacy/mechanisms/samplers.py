@@ -16,7 +16,7 @@ from privacy.mechanisms.noise import Gaussian
 from privacy.mechanisms.sampling import PoissonSampled, mu_squared, refuse_composition
 from privacy.mechanisms.tables import composable
 from privacy.names import suggests_names
-from privacy.numerics.binomial import log_binomial_tails
+from privacy.numerics.binomial import binomial_weights, log_binomial_tails
 from privacy.numerics.rounding import U, ratio_up, sum_up
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL, NeighboringRelation
 
@@ -24,7 +24,6 @@ _BATCH = "Pass the (largest) number of records in a batch, a whole number >= 1."
 _RECORDS = "Pass the number of records of the data set, a public whole number."
 _PASSES = "Pass the number of passes over the data set (epochs), at least 1."
 _MOMENTS = "It has only bounds on its moments. Pass a mechanism with a dominating pair."
-_LEAST = 1e-60  # total probability of the numbers of copies that count as an infinite loss
 _DISPLACED = (
     "Batch sizes are fixed, so an added record displaces others, as in "
     "DataLoader(shuffle=True). Pass relation=REPLACE_ONE or REPLACE_SPECIAL. If each record is "
@@ -94,25 +93,11 @@ class FixedSizeSampled(_OfBatches):
             return composable(replaced(_exchanged(self, relation), ratio_up(size, records)))
         if records == 1:
             return _exchanged(self, relation, size)
-        weights, lost = _copies(size, records)
+        weights, lost = binomial_weights(size, records)
         drawn = min(math.fsum([*weights, lost]) * (1 + 8 * U), 1.0)
         several = (_exchanged(self, relation, copies + 1) for copies in range(len(weights)))
         pairs = [replaced(pair, drawn) for pair in several]
         return composable(mixed(pairs, [weight / drawn for weight in weights], lost))
-
-
-def _copies(draws: int, records: int) -> tuple[list[float], float]:
-    """Return P(Bin(draws, 1 / records) = j) for j = 1, 2, ..., and a bound on the rest."""
-    log_weight = draws * math.log1p(-1 / records)
-    weights: list[float] = []
-    for j in range(1, draws + 1):
-        log_weight += math.log((draws - j + 1) / (j * (records - 1)))
-        weights.append(max(math.exp(log_weight), 1e-300))  # 0 has no logarithm
-        # each further weight is at most `shrink` times the one before it
-        shrink = (draws - j) / ((j + 1) * (records - 1))
-        if j < draws and shrink < 0.5 and weights[-1] * shrink < _LEAST / 2:
-            return weights, _LEAST
-    return weights, 0.0
 
 
 def _exchanged(node: Any, relation: NeighboringRelation, copies: int = 1) -> LossPair:

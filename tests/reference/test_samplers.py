@@ -350,3 +350,14 @@ def test_replacement_of_few_records_has_a_finite_epsilon():
     batch = dp.FixedSizeSampled(dp.Gaussian(100), batch_size=5000, records=2, replacement=True)
     curve = dp.account(batch, relation=dp.NeighboringRelation.REPLACE_ONE)
     assert 0 < curve.epsilon(1e-5) < 10_000
+
+
+@pytest.mark.parametrize(("draws", "records"), [(100, 2), (3000, 2), (10_000, 3), (100, 1000)])
+def test_sampler_of_many_draws_is_not_rounded_down(draws, records):
+    """At epsilon 0, j copies have delta 1 - a^j, and a^j has the mean (1 - (1 - a) / n)^draws."""
+    scale = 2.0 * draws
+    batch = {"batch_size": draws, "records": records, "replacement": True}
+    curve = dp.account(dp.FixedSizeSampled(dp.Laplace(scale), **batch), relation=REPLACE)
+    kept = -math.expm1(-1 / scale) / records
+    exact = -math.expm1(draws * math.log1p(-kept))
+    assert exact * (1 - 1e-15) <= curve.delta(0.0) <= exact * (1 + 1e-12)
