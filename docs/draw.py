@@ -1,6 +1,7 @@
 """Draw the figures of the documentation: ``python docs/draw.py``."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,7 @@ import privacy as dp
 from privacy.plotting import (
     finish,
     new_axes,
-    plot_budget_over_time,
-    plot_noise_against_epsilon,
+    plot_curve,
     plot_privacy_profiles,
     plot_running_sums,
     plot_tradeoff,
@@ -142,22 +142,17 @@ def flow() -> Figure:
 
 def calibration() -> Figure:
     """Return the noise of a training run against epsilon, by two methods."""
-    return plot_noise_against_epsilon(
-        [0.3, 0.5, 1, 2, 4, 8],
-        delta=1e-6,
-        sampling_probability=0.01,
-        steps=1000,
-        notions=("tightest", "rdp"),
-    )
+    asked = {"kind": "sigma_against_epsilon", "epsilon": 8, "delta": 1e-6, "points": 12}
+    asked |= {"sampling_probability": 0.01, "steps": 1000, "notions": ["tightest", "rdp"]}
+    return plot_curve(dp.answers.curve(asked))
 
 
 def plans() -> Figure:
     """Return what two plans spend, and their budget."""
     examples = FOLDER.parents[1] / "examples"
     named = {"plan.toml": "plan", "over_budget.toml": "over budget"}
-    return plot_budget_over_time(
-        {label: dp.load_plan(examples / name) for name, label in named.items()}
-    )
+    read = (replace(dp.load_plan(examples / file), name=name) for file, name in named.items())
+    return plot_curve(dp.answers.budget_over_time(*read))
 
 
 def spending() -> Figure:

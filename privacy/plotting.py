@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from privacy import checks
 from privacy.accounting import account
-from privacy.calibration import noise_multiplier
 from privacy.mechanisms import repeat
 from privacy.mechanisms.base import brief
 from privacy.relations import ADD_OR_REMOVE_ONE
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from privacy.accounting import Notion
     from privacy.budget.ledger import Ledger
-    from privacy.budget.plan import Plan
     from privacy.curves import Curve
     from privacy.mechanisms import Mechanism
     from privacy.relations import NeighboringRelation
@@ -245,64 +243,6 @@ def plot_epsilon_against_steps(
     return plot_curve({**axes, "values": counts, "series": series, "given": given})
 
 
-def plot_noise_against_epsilon(
-    epsilons: Iterable[float],
-    *,
-    delta: float,
-    sampling_probability: float = 1.0,
-    steps: int = 1,
-    notions: Iterable["Notion"] = ("tightest",),
-    relation: "NeighboringRelation" = ADD_OR_REMOVE_ONE,
-) -> "Figure":
-    """Plot the least noise multiplier of a run against its epsilon, by accounting method.
-
-    The parameters are those of `privacy.noise_multiplier`.
-    """
-    given = {"delta": delta, "sampling_probability": sampling_probability, "steps": steps}
-    return _noise("epsilon", list(epsilons), given, notions, relation)
-
-
-def plot_noise_against_sampling_probability(
-    sampling_probabilities: Iterable[float],
-    *,
-    epsilon: float,
-    delta: float,
-    steps: int = 1,
-    notions: Iterable["Notion"] = ("tightest",),
-    relation: "NeighboringRelation" = ADD_OR_REMOVE_ONE,
-) -> "Figure":
-    """Plot the least noise multiplier against the sampling probability, by accounting method.
-
-    The parameters are those of `privacy.noise_multiplier`.
-    """
-    given = {"epsilon": epsilon, "delta": delta, "steps": steps}
-    return _noise("sampling_probability", list(sampling_probabilities), given, notions, relation)
-
-
-def plot_budget_over_time(plans: "Mapping[str, Plan]") -> "Figure":
-    """Plot epsilon of the first k parts of each plan against k, and the budgets.
-
-    `plans` are by label, each with its own delta, relation and accounting method. The axis has the
-    names of the parts if the plans share them.
-    """
-    series: dict[str, list[float]] = {}
-    for label, plan in plans.items():
-        series[label] = list(plan.spending())
-        if plan.epsilon is not None:
-            series[f"{label}: budget"] = [plan.epsilon] * len(plan.parts)
-    given: dict[str, set[Any]] = {
-        "delta": {plan.delta for plan in plans.values()},
-        "relation": {str(plan.relation) for plan in plans.values()},
-    }
-    found: dict[str, Any] = {"kind": "plan", "across": "parts", "up": "epsilon", "series": series}
-    found["values"] = range(1, max(map(len, series.values()), default=0) + 1)
-    found["given"] = {name: each.pop() for name, each in given.items() if len(each) == 1}
-    names = {tuple(name for name, _ in plan.parts) for plan in plans.values()}
-    if len(names) == 1:
-        found["parts"] = names.pop()
-    return plot_curve(found)
-
-
 def plot_ledger(ledger: "Ledger") -> "Figure":
     """Plot the spent share of every `Budget` of a ledger over time."""
     axes = new_axes("time (UTC)", "share of the budget that was spent (%)")
@@ -316,20 +256,6 @@ def plot_ledger(ledger: "Ledger") -> "Figure":
     axes.set_ylim(0, 105)
     axes.figure.autofmt_xdate()
     return finish(axes)
-
-
-def _noise(
-    across: str,
-    values: list[float],
-    given: Mapping[str, Any],
-    notions: Iterable["Notion"],
-    relation: "NeighboringRelation",
-) -> "Figure":
-    options: dict[str, Any] = {**given, across: values, "relation": relation}
-    series = {notion: noise_multiplier(**options, notion=notion) for notion in notions}
-    axes = {"kind": f"sigma_against_{across}", "across": across, "up": "noise_multiplier"}
-    shown = {**given, "relation": str(relation)}
-    return plot_curve({**axes, "values": values, "series": series, "given": shown})
 
 
 def _title(title: str | None, curves: "Iterable[Curve]", *parameters: str, width: int = 74) -> str:

@@ -106,8 +106,9 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
     """Compute epsilon of the first k parts of a plan, for every k.
 
     `plans` are plans, or mappings that `privacy.plan_from_json` reads. The result, and `track`, are
-    as in `curve`. For one plan, ``parts`` has the names of its parts; several have a series each,
-    with None at the end. Raises `UnsupportedMechanism` if a plan's method does not support it.
+    as in `curve`. ``parts`` has the names of the parts if all plans share them. Several plans have
+    a series each, with None at the end. Raises `UnsupportedMechanism` if a plan's method does not
+    support it.
     """
     checks.refuse_if(not plans, "plans", plans, "at least one plan", "Pass a plan.")
     read = [plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan) for plan in plans]
@@ -133,8 +134,9 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
             series[f"{number}: budget" if several else "budget"] = [plan.epsilon] * longest
     answer: Record = {"kind": "plan", "across": "parts", "up": "epsilon", "values": numbers}
     answer |= {"series": series, "given": shared}
-    if len(read) == 1:
-        answer["parts"] = [name for name, _ in read[0].parts]
+    parts = {tuple(name for name, _ in plan.parts) for plan in read}
+    if len(parts) == 1:
+        answer["parts"] = list(parts.pop())
     return record("curve", answer)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import privacy as dp
-from privacy import plotting
-from privacy.answers import budget_over_time
+from privacy import answers, plotting
 from privacy.plotting import plot_privacy_profiles, plot_running_sums
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,29 +85,26 @@ def test_the_plots_of_the_command_are_functions_as_well():
     expected = [dp.account(dp.repeat(step, n)).epsilon(1e-5) for n in (1, 100)]
     assert list(axes.lines[0].get_ydata()) == expected
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("steps (releases)", "epsilon")
-    (axes,) = plotting.plot_noise_against_epsilon([1, 2], delta=1e-5, notions=["rdp"]).axes
-    noise = [dp.noise_multiplier(epsilon=e, delta=1e-5, notion="rdp") for e in (1, 2)]
+    asked = {"kind": "sigma_against_epsilon", "epsilon": 2, "delta": 1e-5, "points": 3}
+    (axes,) = plotting.plot_curve(answers.curve(asked | {"notions": ["rdp"]})).axes
+    at = axes.lines[0].get_xdata()
+    noise = [dp.noise_multiplier(epsilon=e, delta=1e-5, notion="rdp") for e in at]
     assert list(axes.lines[0].get_ydata()) == noise
-    assert axes.get_ylabel() == "noise multiplier (sigma / clip norm)"
-    (axes,) = plotting.plot_noise_against_sampling_probability([0.1, 1], epsilon=1, delta=1e-5).axes
-    assert axes.lines[0].get_ydata()[1] == dp.noise_multiplier(epsilon=1, delta=1e-5)
+    assert axes.get_ylabel() == "sigma (in the unit of the clip norm)"
+    asked |= {"kind": "sigma_against_sampling_probability", "epsilon": 1}
+    (axes,) = plotting.plot_curve(answers.curve(asked)).axes
+    assert axes.lines[0].get_ydata()[-1] == dp.noise_multiplier(epsilon=1, delta=1e-5)
 
 
 def test_several_plans_are_drawn_together():
     long = dp.Plan("a", (("x", dp.Gaussian(9.0)), ("y", dp.Gaussian(8.0))), delta=1e-5, epsilon=2.0)
     short = dp.Plan("b", (("x", dp.Gaussian(5.0)),), delta=1e-6)
-    for figure in (
-        plotting.plot_budget_over_time({"a": long, "b": short}),
-        plotting.plot_curve(budget_over_time(long, short)),
-    ):
-        (axes,) = figure.axes
-        first, budget, last = (line.get_ydata() for line in axes.lines)
-        assert list(first) == [
-            dp.account(m).epsilon(1e-5) for m in (dp.Gaussian(9.0), long.mechanism)
-        ]
-        assert list(budget) == [2.0, 2.0]
-        assert last[0] == dp.account(dp.Gaussian(5.0)).epsilon(1e-6)
-        assert np.isnan(last[1:]).all()  # nothing is drawn after the last part
+    (axes,) = plotting.plot_curve(answers.budget_over_time(long, short)).axes
+    first, budget, last = (line.get_ydata() for line in axes.lines)
+    assert list(first) == [dp.account(m).epsilon(1e-5) for m in (dp.Gaussian(9.0), long.mechanism)]
+    assert list(budget) == [2.0, 2.0]
+    assert last[0] == dp.account(dp.Gaussian(5.0)).epsilon(1e-6)
+    assert np.isnan(last[1:]).all()  # nothing is drawn after the last part
     labels = [line.get_label() for line in axes.lines]
     assert labels == ["1: a (delta = 1e-05)", "1: budget", "2: b (delta = 1e-06)"]
 
