@@ -408,9 +408,8 @@ class LastCurve(Curve):
 class GroupCurve(LastCurve):
     """The privacy profile of a group, from that of one record.
 
-    delta_k(k x) <= delta(x) (e^(k x) - 1) / (e^x - 1) = delta(x) (1 + e^x + ... + e^((k-1) x))
-    by a chain of k >= 2 neighboring data sets (Vadhan 2017, Lemma 2.2). Since delta_k is
-    nonincreasing, the bound is the smallest one over several x <= epsilon / k.
+    delta_k(k x) <= delta(x) (1 + e^x + ... + e^((k-1) x)) (Vadhan 2017, Lemma 2.2). Since delta_k
+    is nonincreasing, the bound is the smallest one over several x <= epsilon / k.
     """
 
     theorem: ClassVar[str] = "Vadhan 2017, Lemma 2.2, on the profile of one record"

@@ -147,7 +147,7 @@ def plot_tradeoff(
 
     `curves` is a curve, or several by label. `scores_0` and `scores_1` are both or none:
     log-likelihood ratios of outputs on the two data sets, shape (runs,) each. The default title is
-    the relation, the unit, and the mechanism if all curves have the same one.
+    as in `plot_privacy_profiles`, with the relation and unit.
     """
     from privacy.curves import Curve
 

@@ -1,8 +1,6 @@
 """Audits test a privacy claim: they falsify it or do not. They never prove or estimate epsilon.
 
-Five kinds: deterministic replay (`privacy.audit.replay`, `privacy.audit.strategies`), tests of the
-noise (`falsify_noise`), tests of outputs alone (`falsify`, `audit`), sequential tests of outputs
-(`SequentialAudit`), and audits with one run (`falsify_one_run`).
+docs/audit.md has the kinds of audits.
 """
 
 from typing import TYPE_CHECKING

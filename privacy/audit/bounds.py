@@ -126,9 +126,8 @@ def mu_lower_bound(scores_0: ArrayLike, scores_1: ArrayLike, confidence: float =
     A test between mu-GDP outputs is correct with probability at most Phi(mu / 2), averaged over
     both data sets (Dong, Roth and Su 2022), so a lower bound on the accuracy of the score's sign
     gives one on mu. For another mechanism it bounds only the mu of the Gaussian with the same
-    delta(0). The scores are log-likelihood ratios of the outputs on either data set, shape (runs,)
-    each. Others, such as raw losses or exchanged arrays, raise ValueError (at significance level
-    1e-6): the bound would be 0. It holds with probability at least `confidence`, in [3/4, 1).
+    delta(0). The scores are as in `falsify`, but invalid ones raise ValueError: the bound would be
+    0. It holds with probability at least `confidence`, in [3/4, 1).
     """
     first, second = _ratios_of(scores_0, scores_1)
     guesses = 2 * first.size
@@ -165,8 +164,6 @@ def epsilon_lower_bound(
     >>> ratios = [mu * x - mu * mu / 2 for x in (x0, x1)]
     >>> round(epsilon_lower_bound(*ratios, 1e-5, claim=dp.Gaussian(3.73064)), 2)
     0.97
-    >>> round(epsilon_lower_bound(*ratios, 1e-5), 2)
-    0.49
     """
     delta = checks.query_delta(delta)
     if claim is not None and mu_of(curve_of(claim, relation)) is not None:

@@ -36,12 +36,19 @@ def falsify(
     with probability at most (1 + delta(0)) / 2, averaged over both data sets, Phi(mu / 2) for a
     mu-GDP claim; an exact binomial test. (2) For the tails, tpr <= e^epsilon fpr + delta(epsilon)
     at every claimed epsilon, both rates of 14 events bounded at once (Clopper-Pearson, Bonferroni).
-    `claim` is a mechanism, or its curve; `UnsupportedMechanism` is raised if it has none.
-    `scores_0` and `scores_1` are log-likelihood ratios log P1 / P0 of the outputs on either data
-    set, shape (runs,) each, known (`gaussian_score`) or fitted on other outputs (`fit_score`).
-    Wrong scores reduce statistical power, not validity; the result warns if they are not such
-    ratios (at level 1e-6), such as raw losses or exchanged arrays. `significance` is the largest
-    probability of falsifying a true claim, in (0, 1/4], and `relation` that of the pair.
+
+    Parameters
+    ----------
+    claim
+        A mechanism, or its curve; `UnsupportedMechanism` is raised if it has none.
+    scores_0, scores_1
+        Log-likelihood ratios log P1 / P0 of the outputs on either data set, shape (runs,), known
+        (`gaussian_score`) or fitted on other outputs (`fit_score`). Wrong scores reduce only the
+        power. The result warns (at level 1e-6) if they are not such ratios, such as raw losses.
+    significance
+        The largest probability of falsifying a true claim, in (0, 1/4].
+    relation
+        That of the two data sets.
     """
     level = checked_significance(significance)
     curve = bounds.curve_of(claim, relation)
@@ -131,15 +138,25 @@ def audit(
 ) -> AuditResult:
     """Run a release many times on two neighboring data sets, and test its privacy claim.
 
-    `release` is ``release(data)`` or ``release(data, rng)`` with a seeded `numpy.random.Generator`;
-    it returns a number or an array of numbers. With a third parameter named ``size``, it is called
-    once and returns that many outputs, stacked. `pair` is both data sets, and `runs` the number of
-    tested outputs of each. `claim`, `significance` and `relation` are as in `falsify`. `score` maps
-    stacked outputs to log-likelihood ratios, by default by `fit_score` on as many additional
-    outputs, at most 20,000 per data set. `seed` is that of the generators; `progress` gets the
-    number of new outputs.
-
     Raises RuntimeError for any exception of the release, SystemExit and ``pytest.skip`` included.
+
+    Parameters
+    ----------
+    release
+        ``release(data)`` or ``release(data, rng)`` with a seeded `numpy.random.Generator`, which
+        returns a number or an array of numbers. With a third parameter named ``size``, it is called
+        once and returns that many outputs, stacked.
+    pair
+        Both data sets.
+    claim, significance, relation
+        As in `falsify`.
+    runs
+        The number of tested outputs per data set.
+    score
+        Maps stacked outputs to log-likelihood ratios; by default `fit_score`, fitted on `runs` more
+        outputs, at most 20,000 per data set.
+    seed, progress
+        The seed of the generators; `progress` gets the number of new outputs.
     """
     measure = None if score is None else of_rows(score)
     told = progress or (lambda _: None)

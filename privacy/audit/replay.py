@@ -149,10 +149,10 @@ def privacy_parameter(release: Callable[[Any, Any], Any], pair: Any) -> tuple[st
     ``release(data, rng)`` adds noise from ``rng.normal``, ``rng.standard_normal`` or
     ``rng.laplace`` to the query; later steps must be linear. `pair` is two neighboring data sets.
     Return ``("normal", mu)`` or ``("laplace", epsilon)``; infinite if no noise covers the
-    difference (noise used twice, an output without noise). Raises `Violation` if the draws, their
-    effect on the output, or its shape depend on the data, an output is not a finite number, or no
-    noise was drawn. Raises ValueError if the release mixes Gaussian and Laplace noise, does not
-    draw one Laplace variable per output, or is not linear in the noise; RuntimeError if it raises.
+    difference. Raises `Violation` if the draws, their effect on the output, or its shape depend on
+    the data, an output is not a finite number, or no noise was drawn. Raises ValueError if the
+    release mixes Gaussian and Laplace noise, does not draw one Laplace variable per output, or is
+    not linear in the noise; RuntimeError if it raises.
     """
     sides = two(pair)
     tapes = [NoiseTape(), NoiseTape()]

@@ -36,8 +36,7 @@ class SequentialAudit:
     >>> import privacy as dp
     >>> from privacy.audit import SequentialAudit
     >>> watch = SequentialAudit(dp.Gaussian(2.0), significance=0.01)
-    >>> for _ in range(60):
-    ...     watch.update([-1.0], [1.0])  # every guess is right
+    >>> watch.update([-1.0] * 60, [1.0] * 60)  # every guess is right
     >>> watch.falsified
     True
     """

@@ -45,19 +45,26 @@ class Budget(Immutable):
 
     Immutable: `spend` returns another budget. Threads share one in a `SharedBudget`.
 
-    `epsilon` and `delta` are the guarantee at any stopping time; or pass `rho` or `mu`, a limit
-    that implies epsilon at `delta`. `notion` is ``"zcdp"`` (adds rho; the default), ``"gaussian"``
-    (adds mu^2, of unsampled Gaussian noise; the default with `mu`), ``"rdp"`` (adds the divergence
-    at one Rényi `order` > 1; sampled noise too), or ``"approximate"`` (adds epsilon and delta,
-    which may be 0). Tighter methods require a plan fixed in advance. `relation` is the neighboring
-    relation, `unit` the unit of privacy in words.
+    Parameters
+    ----------
+    epsilon, delta
+        The guarantee at any stopping time.
+    rho, mu
+        Instead of `epsilon`: a limit that implies epsilon at `delta`.
+    notion
+        What adds up: ``"zcdp"`` (rho; the default), ``"gaussian"`` (mu^2, of unsampled Gaussian
+        noise; the default with `mu`), ``"rdp"`` (the divergence at one order, also of sampled
+        noise), or ``"approximate"`` (epsilon and delta, which may be 0).
+    order
+        The Rényi order > 1 of ``"rdp"``.
+    relation, unit
+        The neighboring relation, and the unit of privacy in words.
 
     Examples
     --------
     >>> import privacy as dp
     >>> left = dp.Budget(epsilon=1, delta=0, notion="approximate")
-    >>> for _ in range(10):
-    ...     left = left.spend(dp.PureDP(0.1))
+    >>> left = left.spend(dp.repeat(dp.PureDP(0.1), 10))
     >>> left.remaining
     (0.0, 0.0)
     >>> left.fits(dp.PureDP(0.1))

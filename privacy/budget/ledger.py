@@ -37,13 +37,20 @@ _LABEL = 'Pass text on one line, such as label="weekly counts".'
 class Ledger:
     """Budgets in a SQLite file or a PostgreSQL database, shared by processes.
 
-    Each spend is one atomic transaction. Threads and forked processes can share a Ledger. The
-    attribute `id` is an identifier, which copies and backups share.
+    Each spend is one atomic transaction. Threads and forked processes can share a Ledger. Copies
+    and backups have the same `id`.
 
-    `url` is a file on a local disk, or a URL such as ``"postgresql://user@host/database"``.
-    `budget` names the budget to spend from, by default the only one. `label`, `spender` and `key`
-    are defaults for entries: the purpose, who spends (default: the login name), and the idempotency
-    key of one entry. `timeout` is the number of seconds to wait for other writers.
+    Parameters
+    ----------
+    url
+        A file on a local disk, or a URL such as ``"postgresql://user@host/database"``.
+    budget
+        The name of the budget to spend from, by default the only one.
+    label, spender, key
+        Defaults for entries: the purpose, who spends (default: the login name), and the idempotency
+        key of one entry.
+    timeout
+        Seconds to wait for other writers.
     """
 
     def __init__(
@@ -188,10 +195,10 @@ class Ledger:
     ) -> LedgerEntry:
         """Spend a mechanism, as `Budget.spend`. Run it only if this returns the entry.
 
-        `mechanism` is a mechanism, or a `Plan` of the budget's relation and unit. `label` is the
-        purpose, by default that of the ledger or the name of the plan. A retry with the same `key`,
-        mechanism and budget spends once; then run the mechanism only if no output of the first
-        attempt is used. `shares` belongs to an `IndividualBudget`, as in its `spend`.
+        `mechanism` may be a `Plan` of the budget's relation and unit. `label` is the purpose, by
+        default that of the ledger or the name of the plan. A retry with the same `key`, mechanism
+        and budget spends once; then run the mechanism only if no output of the first attempt is
+        used. `shares` belongs to an `IndividualBudget`, as in its `spend`.
 
         Raises `BudgetExceeded`, and spends nothing, if the mechanism exceeds what is left of the
         budget or of a parent. Raises `LedgerError` if the database failed: retry with the same key.

@@ -35,10 +35,9 @@ class Odometer(Immutable):
         loss <= min over a of (sum of divergences of order a + log(J / delta) / (a - 1)).
 
     With ``notion="approximate"`` the reading is the sum of epsilons, while the deltas add up to at
-    most delta. A plan fixed in advance has a smaller epsilon. Immutable, as `Budget`. `delta` is
-    the probability that the loss ever exceeds the reading; in (0, 1), or 0 with
-    ``notion="approximate"``. `orders` are the Rényi orders (> 1) of ``notion="rdp"``, by default 2,
-    3, 5, 9, ..., 1025. `relation` and `unit` are as in `Budget`.
+    most delta. Immutable, as `Budget`. `delta` is the probability that the loss ever exceeds the
+    reading; in (0, 1), or 0 with ``notion="approximate"``. `orders` are the Rényi orders (> 1) of
+    ``notion="rdp"``, by default 2, 3, 5, 9, ..., 1025. `relation` and `unit` are as in `Budget`.
     """
 
     delta: float

@@ -45,9 +45,14 @@ _PARTS = "Write a [[part]] table with a name and a type for every mechanism."
 class Plan(Immutable):
     """Mechanisms to run on the same records, and the budget that they must fit.
 
-    `parts` has a name, used once, and a mechanism for each part; `mechanism` is their composition.
-    The budget is `delta` in [0, 1), and optionally `epsilon` > 0. `notion` is any accounting
-    method; `relation` and `unit` are as in `Budget`.
+    Parameters
+    ----------
+    parts
+        A name, used once, and a mechanism for each part; `mechanism` is their composition.
+    epsilon, delta
+        The budget: delta in [0, 1), and optionally epsilon > 0.
+    notion, relation, unit
+        Any accounting method; the others are as in `Budget`.
     """
 
     name: str

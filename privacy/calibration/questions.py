@@ -146,8 +146,6 @@ def calibrate(
     >>> import privacy as dp
     >>> round(dp.calibrate(dp.Gaussian, epsilon=1, delta=1e-5), 4)
     3.7306
-    >>> round(dp.calibrate(dp.Laplace, epsilon=0.5, delta=0), 12)
-    2.0
     >>> round(dp.calibrate(dp.Gaussian, true_positive_rate=0.1, false_positive_rate=0.01), 4)
     0.9571
     """
@@ -347,10 +345,19 @@ def recalibrate(
 ) -> float:
     """Return the noise (or another parameter) for the rest of a partly executed plan.
 
-    `done` is the mechanism that has run, and `rest` a function from the parameter to the mechanism
-    that is still to run. `epsilon` and `delta` are the target for both together. Other parameters
-    are those of `calibrate`. Choose `rest` independently of the outputs of `done`. If it depends on
-    them, use a privacy filter (`Budget`). Raises `Infeasible` if `done` leaves too little budget.
+    Raises `Infeasible` if `done` leaves too little budget.
+
+    Parameters
+    ----------
+    done
+        The mechanism that has run.
+    rest
+        Maps the parameter to the mechanism that is still to run. If you choose this function by
+        outputs of `done`, use a privacy filter (`Budget`) instead.
+    epsilon, delta
+        The target for both together.
+    seek, domain, notion, relation
+        As in `calibrate`.
     """
     options: _Options = {"epsilon": epsilon, "delta": delta, "seek": seek, "domain": domain}
     options |= {"notion": notion, "relation": relation}

@@ -71,9 +71,9 @@ def contour_start(
 ) -> tuple[float, float, float | None]:
     """Return the parameter of `run` that meets log delta, and d log delta / d log parameter.
 
-    The third value is the saddle point there, if it is known. The start is accurate to some
-    percent. Newton's method on the contour integral, with the derivative from the same nodes and no
-    error bounds, gives nine digits, or fewer if the characteristic function decays slowly.
+    The third value is the saddle point there, if it is known. Newton's method on the contour
+    integral, with the derivative from the same nodes and no error bounds, gives nine digits, or
+    fewer if the characteristic function decays slowly.
     """
 
     def at(log_x: float) -> Run:

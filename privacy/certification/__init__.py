@@ -43,16 +43,14 @@ AGAIN = Effort((192, 384, 768, 1536), 200_000_000)
 
 
 def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, notion: str) -> bool:
-    """Return whether `proven_delta` has a formula for this mechanism.
+    """Return whether `proven_delta` has a formula for this mechanism, without evaluating one.
 
-    It evaluates no formula. It is False also for a part proven under another relation; for a claim
-    that is sampled or in a cell by record, except under ADD_OR_REMOVE_ONE; and for Poisson samples
-    under REPLACE_ONE, except of Gaussians with replace_distance 2.
+    It is False also for a part proven under another relation; for a claim that is sampled or in a
+    cell by record, except under ADD_OR_REMOVE_ONE; and for Poisson samples under REPLACE_ONE,
+    except of Gaussians with replace_distance 2. docs/theory/contour.md has the other limits.
     `relation` is that of the guarantee. `notion` ``"gaussian"`` covers Gaussians; ``"approximate"``
-    one release, sampled or not, and compositions of claims; ``"contour"`` and ``"pld"`` also
-    compositions with Gaussian and Laplace noise, sampled in any way, or with `user_level` (64
-    records), and random allocations; ``"zcdp"`` and ``"rdp"`` parts with divergences.
-    docs/theory/contour.md has the limits.
+    one release and compositions of claims; ``"contour"`` and ``"pld"`` also other compositions,
+    and random allocations; ``"zcdp"`` and ``"rdp"`` parts with divergences.
     """
     return _covered(mechanism, checks.relation(relation), notion) is not None
 

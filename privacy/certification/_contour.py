@@ -117,8 +117,8 @@ class Mixed:
 def mirrored(mu_squared: arb, q: arb, _way: str) -> Mixed:
     """Return the loss of a batch that contains the replaced record with probability q.
 
-    docs/theory/samplers.md: the losses log B(z), z > mu / 2, their mirror image, and 0. It is the
-    same in both directions. Outcomes just below mu / 2 count too: more outcomes only add to delta.
+    docs/theory/samplers.md has the pair, whose directions are equal. Outcomes just below mu / 2
+    count too: more outcomes only add to delta.
     """
     start = math.nextafter(float((mu_squared.sqrt() / 2).lower()), -math.inf)
     halves = (Half(Mixture(mu_squared, (1 - q, q), way), start) for way in ("remove", "add"))

@@ -37,9 +37,8 @@ Covers = Callable[[Mechanism, NeighboringRelation], bool]
 def plain(mechanism: Mechanism, relation: NeighboringRelation) -> Mechanism:
     """Return the tree with plain nodes for samplers that cost as much.
 
-    A record is in one batch of an epoch, and the other batches do not depend on it. The steps of
-    one group of a cyclic sampler are Poisson samples; a record takes part in those of its group.
-    Several participations are one in each of several blocks of steps (joint convexity).
+    The other batches of an epoch do not depend on the record. Several participations are one in
+    each of several blocks of steps (joint convexity).
     """
     match mechanism:
         case Repeated():

@@ -1,7 +1,6 @@
 """Bounds on delta from distributions of dP/dQ on a geometric grid, with masses rounded up.
 
-A mean-preserving spread of dP/dQ under Q never lowers delta, in either direction and after
-composition (docs/theory/random-allocation.md, "Upper bound"): mass moves to the two points beside.
+docs/theory/contour.md ("Spreads on a grid") has the proof.
 """
 
 import math

@@ -1,7 +1,6 @@
 """Sums of weights times powers of unit numbers, by matrix products of floats, enclosed in balls.
 
-sum_j w_j u_j^n, n = r + rows * k, is entry (k, r) of the product of A_kj = w_j u_j^(rows k) and
-B_jr = u_j^r. docs/theory/contour.md ("Products of floats") bounds the errors.
+docs/theory/contour.md ("Products of floats") has the matrices, with m = rows, and the errors.
 """
 
 import math

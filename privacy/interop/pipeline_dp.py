@@ -22,9 +22,9 @@ class CalibratedBudgetAccountant(BudgetAccountant):  # type: ignore[misc]  # no 
 
     Each aggregation gets noise in inverse proportion to its weight. All together have the total
     epsilon and delta for one privacy id that is added or removed, by the tightest method. Partition
-    selection and thresholds are (epsilon_i, delta_i) claims, which PipelineDP implements: epsilon_i
-    is that of Laplace noise of the same weight; the delta_i add up to half the total.
-    The budget is `total_epsilon`, `total_delta`; others are as in ``NaiveBudgetAccountant``.
+    selection and thresholds are (epsilon_i, delta_i) claims: epsilon_i is that of Laplace noise of
+    the same weight; the delta_i add up to half the total. The budget is `total_epsilon`,
+    `total_delta`; others are as in ``NaiveBudgetAccountant``.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """The dominating pair of a Gaussian whose record is allocated to one of t steps at random.
 
-(Feldman and Shenfeld 2026, arXiv 2602.17284.) docs/theory/random-allocation.md derives the upper
-bound by mean-preserving spreads of dP/dQ on a geometric grid, and the lower bound by labels.
+docs/theory/random-allocation.md derives the pair, the upper and the lower bound.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Rényi divergences for a group of records, by a chain of neighboring data sets.
 
-By Mironov 2017, Proposition 11 (docs/budgets.md, "Groups"), with a search over p at each split in
-halves. k^2 times a divergence is not a bound in general; for a Gaussian, p = 2 - 1/a attains it.
+docs/budgets.md ("Groups") has the bound; p is searched at each split in halves. For a Gaussian,
+p = 2 - 1/a attains it. k^2 times a divergence is not a bound in general.
 """
 
 from dataclasses import dataclass

@@ -135,8 +135,7 @@ class GroupSampledPair(LossPair):
 class AllocationPair(LossPair):
     """The mean over i of N(mu e_i, I) against N(0, I), in `steps` dimensions.
 
-    It dominates one allocation of a record to a random step (Feldman and Shenfeld 2026,
-    arXiv 2602.17284). The loss is log((1/steps) sum exp(mu x_i - mu^2 / 2)).
+    See docs/theory/random-allocation.md.
     """
 
     mu: float

@@ -1,7 +1,6 @@
 """Dominating pairs on a grid of losses: upper and lower bounds, in each direction.
 
-The loss of a density is monotone in the noise, so that each cell of the grid is an interval of the
-noise. Gauss-Legendre panels give its probabilities under P and Q without cancellation.
+docs/theory/pld.md ("Masses of a cell") has the quadrature.
 """
 
 import math
@@ -324,9 +323,8 @@ def _panels(noise: Noise, low: Array, high: Array, count: int) -> tuple[Array, A
 def _quadrature_error(count: int, width: float, slope: float) -> float:
     """Return a bound on the relative error of Gauss-Legendre nodes on a panel.
 
-    The integrand is a sum of densities exp(-(z - c)^2 / 2) or exp(+-z), each with a log of at most
-    this slope. On a circle of radius r a density grows by at most exp(slope r + r^2 / 2), which
-    bounds its 2 count-th derivative (Cauchy). On the panel it falls by at most exp(width slope).
+    On a circle of radius r a density grows by at most exp(slope r + r^2 / 2), which bounds its
+    2 count-th derivative (Cauchy). On the panel it falls by at most exp(width slope).
     """
     order = 2 * count
     radius = min(order / slope, 1.0)

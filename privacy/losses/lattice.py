@@ -351,8 +351,8 @@ def saddle(parts: _Parts, epsilon: float, near: float = 1.0) -> float:
 def choose_tilt(parts: _Parts, epsilon: float, near: float = 1.0) -> Tilt:
     """Return the tilt for sums near `epsilon` that needs the smallest window.
 
-    It is at the saddle point or left of it, where rare large losses have less weight. On the left
-    some digits are lost, since exp(K(t) - t epsilon) increases relative to delta.
+    It is at the saddle point or left of it, where rare large losses have less weight, but some
+    digits are lost.
     """
     if any(part.infinite >= 1 for part, _ in parts):
         raise OverflowError("all losses are infinite")

@@ -139,9 +139,8 @@ class SampledProfile(Profile):
 class AntipodalProfile(Profile):
     """(1 - q) N(0, 1) + q N(mu, 1) against (1 - q) N(0, 1) + q N(-mu, 1).
 
-    The dominating pair of the Poisson-sampled Gaussian mechanism with one replaced record (Lebeda,
-    Regehr, Kamath and Steinke 2024, arXiv 2405.20769). The loss increases with x: delta is
-    P(X > x) - e^epsilon Q(X > x) at the x where it is epsilon.
+    See `PoissonSampled.loss`. The loss increases with x: delta is P(X > x) - e^epsilon Q(X > x) at
+    the x where it is epsilon.
     """
 
     mu: float

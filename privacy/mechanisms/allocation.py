@@ -28,10 +28,9 @@ class RandomAllocation(Mechanism):
     Gaussians) runs once in each step, on the records that drew it. The steps of a record must stay
     secret. Shuffling differs: batch sizes are fixed, so an added record moves others.
 
-    Proven under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL. For one participation the dominating pair is
-    the mean over i of N(e_i, s^2 I) against N(0, s^2 I) (Feldman and Shenfeld 2026, arXiv
-    2602.17284); :doc:`/theory/random-allocation` bounds several. zCDP and RDP bounds, and all
-    bounds for mu = 1 / noise_multiplier > 20, do not use that the steps are secret.
+    Proven under ADD_OR_REMOVE_ONE and REPLACE_SPECIAL (Feldman and Shenfeld 2026, arXiv 2602.17284;
+    :doc:`/theory/random-allocation` has the pair). zCDP and RDP bounds, and all bounds for mu = 1 /
+    noise_multiplier > 20, do not use that the steps are secret.
     """
 
     mechanism: Mechanism
@@ -99,10 +98,10 @@ class CyclicPoisson(Mechanism):
     Each record is in one group, random or given by its public index, independently of all others.
     Step i of `steps` uses group i mod `groups`, and includes each of its records independently with
     the `sampling_probability` q in (0, 1]: of n records, a batch has about q n / groups. If the
-    encoder C of the `Factorization` has at most `groups` bands, a record's steps change disjoint
-    rows of C x, and all steps cost as much as ceil(steps / groups) sampled Gaussians
-    (Choquette-Choo et al. 2023, arXiv 2306.08153, Theorem 4). `mechanism` is Gaussian noise at the
-    sensitivity of one participation, the largest column norm of C. One group is Poisson sampling.
+    encoder C of the `Factorization` has at most `groups` bands, all steps cost as much as
+    ceil(steps / groups) sampled Gaussians (Choquette-Choo et al. 2023, arXiv 2306.08153, Theorem
+    4). `mechanism` is Gaussian noise at the sensitivity of one participation, the largest column
+    norm of C. One group is Poisson sampling.
     """
 
     mechanism: Mechanism

@@ -14,12 +14,10 @@ class ExponentialMechanism(EpsilonClaim):
 
     Candidates are chosen with a probability proportional to exp(epsilon * score / (2 *
     sensitivity)), or exp(epsilon * score / sensitivity) if adding a record decreases no score (or
-    increases none). Report noisy max with Gumbel noise is the same mechanism. It is also
-    epsilon-DP. `relation` is that of the sensitivity.
+    increases none). It is also epsilon-DP. `relation` is that of the sensitivity.
 
     Compositions may be adaptive and of different epsilons (Zhu, Dong and Wang 2022, Theorem 10;
-    Mironov 2017, Proposition 1). The tighter composition of Dong, Durfee and Rogers for mechanisms
-    that are fixed in advance is not used.
+    Mironov 2017, Proposition 1).
     Sources: McSherry and Talwar 2007; Durfee and Rogers 2019; Dong, Durfee and Rogers 2020, section
     4; Cesar and Rogers 2021 (zCDP with rho at most epsilon^2 / 8).
     """
@@ -36,8 +34,7 @@ class PermuteAndFlip(PureDP):
 
     Candidates are visited in random order. Each is chosen with probability exp(epsilon * (score -
     best score) / (2 * sensitivity)), or without the factor 2 if adding a record decreases no score
-    (or increases none). The expected score is at least that of the exponential mechanism.
-    `relation` is that of the sensitivity.
+    (or increases none). `relation` is that of the sensitivity.
     Sources: McKenna and Sheldon 2020; Ding, Kifer, Sayed M., Steinke, Wang, Xiao and Zhang 2021
     (the same as report noisy max with exponential noise).
     """

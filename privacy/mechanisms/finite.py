@@ -24,8 +24,8 @@ class FiniteMechanism(Mechanism):
     """A mechanism with finitely many outputs, from a dominating pair of distributions.
 
     `p` and `q` are the probability of each output with and without the record. Both directions are
-    accounted for. An output of probability 0 under only one of the two reveals the data set: its
-    probability under the other adds to delta at every epsilon, in that direction only.
+    accounted for. An output of probability 0 under only one of the two adds its other probability
+    to delta at every epsilon, in that direction only.
 
     The guarantee holds only if (p, q) dominates every pair of neighboring data sets under
     `relation`: its privacy profile must be the largest in both directions (Zhu, Dong and Wang

@@ -68,16 +68,20 @@ def best_of(
     """Return the mechanism that runs `mechanism` a random number of times and keeps the best.
 
     It outputs the best output alone, by any total order (such as a score in the output); ties go to
-    the first. The number of runs and all other outputs stay secret. `tune` runs it. If `mechanism`
-    is epsilon-DP and the number not Poisson, it is (2 + shape) epsilon-DP. In general, ``"rdp"``
-    uses Papernot and Steinke 2022, Theorems 2 (truncated negative binomial) and 6 (Poisson), and
+    the first. The number of runs and all other outputs stay secret. `tune` runs it. ``"rdp"`` uses
+    Papernot and Steinke 2022, Theorems 2 (truncated negative binomial) and 6 (Poisson), and
     ``"contour"``, not in compositions, Koskela, Redberg and Wang 2024 (:doc:`/tuning`).
 
-    `mechanism` is ONE run, with the cost of its score if that is computed from private data.
-    `mean_runs` is the mean number of runs, in (1, 1e6]. `distribution` is ``"geometric"``,
-    ``"logarithmic"``, ``"poisson"``, or the shape > -1 (at most 1000) of a truncated negative
-    binomial distribution, of which the first two are the shapes 1 and 0. A smaller shape costs less
-    and makes few runs more likely. A Poisson number can be 0; then there is no output.
+    Parameters
+    ----------
+    mechanism
+        ONE run, with the cost of its score if that is computed from private data.
+    mean_runs
+        The mean number of runs, in (1, 1e6].
+    distribution
+        ``"geometric"``, ``"logarithmic"``, ``"poisson"`` (which can be 0: no output), or the shape
+        > -1 (at most 1000) of a truncated negative binomial distribution, of which the first two
+        are the shapes 1 and 0. A smaller shape costs less and makes few runs more likely.
     """
     mechanism = checked(mechanism, "mechanism")
     remedy = "Pass the mean number of runs, such as 10."

@@ -19,9 +19,8 @@ class ShuffledReports(Mechanism):
     `parallel`, n is public only with ``cells="by_public_index"``.
 
     The pair for any randomizer is that of Feldman, McMillan and Talwar 2021 (arXiv 2012.12803),
-    Theorem 3.1. A report of randomized response is uniform with probability k / (e^epsilon + k -
-    1); the pair is that of the uniform reports and the report of interest, counted by category
-    (privacy blanket: Balle, Bell, Gascon and Nissim 2019, arXiv 1903.02837).
+    Theorem 3.1; for randomized response, that of the privacy blanket (Balle, Bell, Gascon and
+    Nissim 2019, arXiv 1903.02837): a report is uniform with probability k / (e^epsilon + k - 1).
 
     `epsilon` in (0, 100] is the local one of a report; `reports` is the number n of them, which the
     shuffler guarantees, up to 10^9. `categories` is k, if the randomizer is k-ary

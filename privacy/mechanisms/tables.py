@@ -44,12 +44,11 @@ def from_profile(
 ) -> FiniteMechanism:
     """Return the mechanism of the smallest dominating pair for several (epsilon, delta) guarantees.
 
-    As a function of x = e^epsilon, delta is convex, and delta(1 / x) = 1 - 1 / x + delta'(x) / x,
-    where delta' is that of the other direction. The largest delta that `points` permit is
-    therefore the lower convex hull of (0, 1), all (x, delta) and all (1 / x, 1 - (1 - delta) / x),
-    and constant beyond. Its kinks are the ratios of the pair (Zhu, Dong and Wang 2022, Proposition
-    8). With one point it is that of `ApproximateDP`. `points` are pairs (epsilon, delta), epsilon
-    in [0, 700], each proven for the mechanism. The proofs are under `relation`, in both directions.
+    As a function of x = e^epsilon, the largest delta that `points` permit is the lower convex hull
+    of (0, 1), all (x, delta) and all (1 / x, 1 - (1 - delta) / x), and constant beyond: delta is
+    convex, and delta(1 / x) = 1 - 1 / x + delta'(x) / x for delta' of the other direction. Its
+    kinks are the ratios of the pair (Zhu, Dong and Wang 2022, Proposition 8). `points` are pairs
+    (epsilon, delta), epsilon in [0, 700], each proven under `relation`, in both directions.
     """
     found: dict[Fraction, Fraction] = {}
     remedy = "Pass pairs (epsilon, delta), such as [(0.5, 1e-3), (1.0, 1e-6)]."
@@ -86,12 +85,6 @@ def from_cdfs(
 ) -> FiniteMechanism:
     """Return a mechanism from the distribution functions of its privacy loss L = log P/Q.
 
-    `p` and `q` are P(L <= x) with the record and Q(L <= x) without it, from an array of x. (P, Q)
-    must dominate all pairs of neighboring data sets under `relation` (see `FiniteMechanism`).
-    `losses` are 2 to 4000 increasing values of x in [-700, 700]. Of the probability above the last
-    one, as little as possible becomes an infinite loss. `p_above` and `q_above` are P(L > x) and
-    Q(L > x); without them, the rounding errors of 1 - p and 1 - q matter below a delta near 1e-12.
-
     With `bound` ``"upper"``, the pair dominates (P, Q): the probability between two losses is
     divided between them, with sums under P and Q kept (Doroshenko et al. 2022, arXiv 2207.04380).
     The values are taken as exact, except that a float does not show the smallest probabilities:
@@ -100,6 +93,18 @@ def from_cdfs(
     `account` rounds up the epsilon of either pair; ``account(lower,
     notion="pld").bracket(epsilon)`` also bounds its delta from below. The error of either epsilon
     is of the order of the squared spacing of the grid.
+
+    Parameters
+    ----------
+    p, q
+        P(L <= x) with the record and Q(L <= x) without it, from an array of x. (P, Q) must dominate
+        all pairs of neighboring data sets under `relation` (see `FiniteMechanism`).
+    losses
+        2 to 4000 increasing values of x in [-700, 700]. Of the probability above the last one, as
+        little as possible becomes an infinite loss.
+    p_above, q_above
+        P(L > x) and Q(L > x); without them, the rounding errors of 1 - p and 1 - q matter below a
+        delta near 1e-12.
 
     Examples
     --------

@@ -22,11 +22,9 @@ class TreeAggregation(Noise):
     """Every node of a binary tree sums the steps below it and adds independent Gaussian noise.
 
     All nodes of all trees may be published. After a restart, a fresh tree starts at the next step.
-    The steps of a record must not depend on the values of records.
-
-    A record in c_v steps below the node v moves the sums of all nodes together by at most clip_norm
-    * sqrt(sum over v of c_v^2). The largest such sum over the permitted steps is found by dynamic
-    programming; the separation bounds c_v by the number of steps that fit below v.
+    The steps of a record must not depend on the values of records. A record in c_v steps below the
+    node v moves the sums of all nodes together by at most clip_norm * sqrt(sum over v of c_v^2);
+    the largest such sum over the permitted steps is found by dynamic programming.
     Sources: Kairouz et al. 2021 (arXiv 2103.00039), Appendix D; adaptive inputs: Denisov, McMahan,
     Rush, Smith and Thakurta 2022, Theorem 2.1.
 

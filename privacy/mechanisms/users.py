@@ -27,10 +27,9 @@ def user_level(
       epsilon; (epsilon, delta) becomes (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1))
       (Vadhan 2017, Lemma 2.2); rho becomes k^2 rho (Bun and Steinke 2016, Proposition 1.9).
     - Discrete noise: the sensitivity is multiplied by k. Randomized response: k reports.
-    - The best of several runs: each run protects k records.
     - Poisson-sampled Gaussian: a binomial number of the records is sampled (Ganesh 2024, arXiv
       2401.10294). Not under REPLACE_ONE.
-    - Compositions and `parallel`: each part. Other mechanisms raise `UnsupportedMechanism`.
+    - Compositions, `parallel` and `best_of`: each part. Others raise `UnsupportedMechanism`.
 
     `max_contributions` is the contribution bound: the most records of one user, in any releases.
     `spread` has those per release: `mechanism` is ONE release, run ``len(spread)`` times with

@@ -1,7 +1,7 @@
 """Sums of equal sampled Gaussian losses: the contour integral in both directions at once.
 
-The integrands and the errors are those of `contour_integral`. A few large arrays replace its many
-small ones, and bounds in closed form replace its scans: docs/theory/contour.md, "Equal releases".
+A few large arrays replace the many small ones of `contour_integral`, and bounds in closed form its
+scans: docs/theory/contour.md, "Equal releases", with L = log B.
 """
 
 import math
@@ -35,10 +35,8 @@ _STRETCH = 1.3 ** np.arange(8)
 class BothLines(Saddles):
     """The integrands on Re t = c of `count` equal releases, in both directions (the rows).
 
-    With e^L = 1 - q + q exp(z / s - 1 / (2 s^2)) and the standard normal z, E_P exp(t loss) is the
-    mean of e^(a L), a = t + 1 if a record is removed and a = -t if one is added. The second row is
-    omitted if a bound at real t suffices. Raises ArithmeticError if the general method is needed,
-    as for rare samples; the rounding errors grow with `count`.
+    The second row is omitted if a bound at real t suffices. Raises ArithmeticError if the general
+    method is needed, as for rare samples; the rounding errors grow with `count`.
     """
 
     def __init__(self, model: SampledGaussian, count: int) -> None:

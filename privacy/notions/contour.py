@@ -1,7 +1,7 @@
 """The privacy profile of composed releases, by contour integration.
 
 The directions (a record removed, a record added) are composed separately; delta is the larger
-result. A single release uses its closed form. docs/theory/contour.md has the derivation.
+result (docs/theory/contour.md).
 """
 
 import math

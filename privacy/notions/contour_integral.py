@@ -1,8 +1,7 @@
 """The privacy profile of a sum of losses, by one integral on a vertical line.
 
 The integrand is F(t) = exp(K(t) - t epsilon) / (t (t + 1)) on Re t = c > 0, K = sum n_i K_i for
-independent losses with log moments K_i. The alias terms of the trapezoid rule only increase delta;
-bounds on truncation and rounding errors are added (docs/theory/contour.md).
+independent losses with log moments K_i (docs/theory/contour.md).
 """
 
 import math
@@ -44,10 +43,10 @@ class Line:
     """The integrand on a line Re t = c, at nodes for epsilons near the given one.
 
     All sizes are relative to exp(K(c) - c epsilon). `saddle` is near the minimum of
-    K(t) - t epsilon - log t - log(1 + t). c is there, or a little to the left, where rare large
-    losses have less weight. `thrift` is the accepted increase of log(number of nodes) for a factor
-    e of accuracy. A `coarse` line is at the given saddle point and has so few nodes that its bounds
-    exceed the exact values by about 1e-6, relative to delta. `near` is about log delta, if known.
+    K(t) - t epsilon - log t - log(1 + t). `thrift` is the accepted increase of log(number of nodes)
+    for a factor e of accuracy. A `coarse` line is at the given saddle point and has so few nodes
+    that its bounds exceed the exact values by about 1e-6, relative to delta. `near` is about log
+    delta, if known.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Line:
         """Return c and an alias period for which the aliases are small.
 
         A c left of the saddle point loses digits, since exp(K - c epsilon) grows relative to delta,
-        but may need far fewer nodes, since the tilt exp(c L) gives rare losses less weight.
+        but may need far fewer nodes.
         """
         t = self._beside
         excess = self._log_bound - t * epsilon - (log_delta + math.log(_TARGET))
@@ -124,8 +123,7 @@ class Line:
     def _reach(self, total: LossSum, variance: float, most: int) -> tuple[float, float]:
         """Return a frequency beyond which the integrand is negligible, and mu^2 of a dummy.
 
-        If that needs more than `most` nodes, a small dummy Gaussian is composed. It never decreases
-        delta and makes the integrand decay like a Gaussian.
+        The dummy Gaussian is composed if that needs more than `most` nodes.
         """
         log_target = math.log(self._target * math.pi) + self.log_size
         digits = max(-log_target - math.log(self.c), 10.0)
@@ -367,9 +365,8 @@ def log_deltas(
 def _reversed(epsilons: Array, other: Array | float, lines: Lines) -> Array:
     """Return upper bounds on log delta from a line of the other direction, with delta'.
 
-    delta(epsilon) = 1 - e^epsilon + e^epsilon delta'(-epsilon), since the positive part of
-    Q - e^epsilon P is Q - e^epsilon P plus e^epsilon times the positive part of P - e^-epsilon Q.
-    At epsilon = 0, both are the total variation distance, of which `other` has a bound.
+    docs/theory/contour.md ("Two directions") has the formula. At epsilon = 0, both are the total
+    variation distance, of which `other` has a bound.
     """
     if not lines.found:
         return np.zeros_like(epsilons)
@@ -476,8 +473,8 @@ def _bound(total: LossSum, t: float, epsilon: float) -> float:
 def _rough_excess(total: LossSum, t: Array, *, rough: bool = False) -> tuple[Array, Array]:
     """Return the log of an upper bound on delta(epsilon) e^(t epsilon), and its error.
 
-    delta <= exp(K(t) - t epsilon) t^t / (1 + t)^(1 + t), since the last factor is the maximum
-    of (1 - exp(-x)) exp(-t x) (Canonne, Kamath and Steinke 2020, Proposition 12).
+    The real-t bound: t^t / (1 + t)^(1 + t) is the maximum of (1 - exp(-x)) exp(-t x) (Canonne,
+    Kamath and Steinke 2020, Proposition 12).
     """
     value, error = total.log_moment(t, rough=rough)
     peak = t * np.log(t)

@@ -1,8 +1,7 @@
 """The profile of rarely sampled releases with normal noise, by sums on a lattice.
 
-If sampled records are rare, the tail of the loss is so much smaller than its center that the
-contour integral has few digits left, or decays slowly. docs/theory/contour.md ("Rare samples")
-defines the levels and the masses a, b and d, which is t here.
+docs/theory/contour.md ("Rare samples") defines the levels and the masses a, b and d, which is t
+here.
 """
 
 import math
@@ -145,8 +144,7 @@ def _bulk(parts: list[_Part], t: float, threshold: float) -> float:
 class Lattice:
     """The sum of the losses, for epsilons near the given one with a log delta near the given one.
 
-    delta of a^T is the sum over levels of delta of a^T - b^T, b with the losses up to the level's
-    threshold, a up to the next level's. `bottom` is the smallest epsilon with a bound.
+    The levels are added. `bottom` is the smallest epsilon with a bound.
     """
 
     def __init__(self, total: LossSum, epsilon: float, log_delta: float) -> None:

@@ -1,8 +1,6 @@
 """The privacy profile of composed releases, by the distribution of their privacy loss.
 
-Every dominating pair is bounded from both sides on a grid of losses, and the sums are computed by
-the Fourier transform. The method is independent of the contour integral, and also serves sums of
-claims without noise. docs/theory/pld.md has the derivation.
+docs/theory/pld.md has the bounds. The sum shares no formula with the contour integral.
 """
 
 import math

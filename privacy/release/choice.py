@@ -58,18 +58,16 @@ def choose(
 
     The rate is epsilon / (2 * sensitivity). If `monotonic`, it is epsilon / sensitivity, and
     Laplace noise costs ``PureDP(1 / scale)``. Candidates are chosen in sequence, without
-    replacement; for `ExponentialMechanism` as by Gumbel noise (Durfee and Rogers 2019).
-
-    Every probability is exact: scores are read as exact numbers, and noise is added to integers,
-    for which the proof of report noisy max holds too (Dwork and Roth 2014, Claim 3.9).
+    replacement (Durfee and Rogers 2019). Every probability is exact: scores are read as exact
+    numbers, and noise is added to integers (Dwork and Roth 2014, Claim 3.9).
 
     `scores` has one finite number per public candidate: integers, fractions or floats. `mechanism`
     is how to choose; `Laplace` is accounted for under ``ADD_OR_REMOVE_ONE`` only. `sensitivity` is
     the largest change of ONE score under its relation; for `Gaussian` the largest L2 norm of the
     change of all scores. It must hold for the numbers passed, rounding errors included.
     `monotonic`: two neighboring data sets never change two scores in opposite directions, as with
-    counts when a record is added; a replaced one can change two in opposite ways. `count` is the
-    number of candidates to choose; `rng` and `simulation` are as in `discrete_gaussian`.
+    counts when a record is added, but not when one is replaced. `count` is the number of candidates
+    to choose; `rng` and `simulation` are as in `discrete_gaussian`.
     """
     found = _exact_scores(scores)
     size = checked_sensitivity(sensitivity)

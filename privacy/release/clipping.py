@@ -143,10 +143,10 @@ def limit_contributions(
     """Return which rows to keep, shape (n,), so that no user has more than `max_contributions`.
 
     With records clipped to C, a user contributes at most max_contributions * C: account for
-    ``user_level(mechanism, max_contributions=...)``. `clip_users` bounds a user's sum by C. `users`
-    is an array or a series of n users, one for each row. A `seed` of None keeps each user's first
-    rows. A whole number, which may be public, keeps pseudorandom ones: a function of the seed, the
-    user and the row's index among the user's rows.
+    ``user_level(mechanism, max_contributions=...)``. `users` is an array or a series of n users,
+    one for each row. A `seed` of None keeps each user's first rows. A whole number, which may be
+    public, keeps pseudorandom ones: a function of the seed, the user and the row's index among the
+    user's rows.
     """
     remedy = "Pass the largest number of rows per user."
     most = checks.count("max_contributions", max_contributions, remedy)

@@ -25,11 +25,10 @@ class LifetimeCap:
     deviation sigma in every release, ALL releases together are one Gaussian mechanism of noise
     multiplier sigma / C, adaptive or not (Smith and Thakurta 2022): account for ``Gaussian(sigma /
     C)`` once. Under REPLACE_ONE the sensitivity of all together is 2C, as that mechanism assumes.
-    The cap covers neither Laplace noise (account for every release) nor noise that releases share.
+    :doc:`/release` has other cases. What each user has spent is as private as the data.
 
-    What each user has spent is as private as the data: it is never printed, logged or in an error
-    message. Save the state before you use a release. Use one cap for all releases. It cannot be
-    copied, pickled or used in a forked process; threads can share it.
+    Save the state before you use a release. Use one cap for all releases. It cannot be copied,
+    pickled or used in a forked process; threads can share it.
     """
 
     def __init__(self, *, clip_norm: float) -> None:

@@ -51,13 +51,13 @@ def select_keys(
     A user counts once per key, for at most `max_keys` keys, the contribution bound. A key that no
     user has is never selected. The result holds under ``ADD_OR_REMOVE_ONE``.
 
-    - ``ApproximateDP(epsilon, delta)``, for one key: a key of n users is selected with the largest
-      probability p_n that (epsilon, delta)-DP allows, p_0 = 0, p_n = min(e^epsilon p_(n-1) + delta,
-      1 - e^-epsilon (1 - p_(n-1) - delta), 1) (Desfontaines, Voss, Gipson and Mandayam 2022). The
-      returned mechanism repeats it `max_keys` times.
+    - ``ApproximateDP(epsilon, delta)``, for one key: a key of n users is selected with probability
+      p_n, the largest possible: p_0 = 0, p_n = min(e^epsilon p_(n-1) + delta, 1 - e^-epsilon (1 -
+      p_(n-1) - delta), 1) (Desfontaines, Voss, Gipson and Mandayam 2022). The returned mechanism
+      repeats it `max_keys` times.
     - ``Gaussian(z)`` or ``Laplace(b)`` with `delta`: noise of standard deviation z *
       sqrt(max_keys), or of scale b * max_keys, is added to the number of users of each key, and
-      keys whose noisy number is at least a threshold are selected, together with that number. The
+      keys with a noisy number above a threshold are selected, together with that number. The
       returned mechanism composes `mechanism` with ``ApproximateDP(0, delta)``: account for it
       alone. For each user, delta bounds the probability that any key of only this user is selected.
 

@@ -18,17 +18,17 @@ _RESOLUTION = 30  # log2 of the smallest scale in lattice steps, unless the larg
 class SparseVector:
     """Answer whether queries are above a threshold, up to `max_positives` positive answers.
 
-    Every value is rounded down to a lattice. The sensitivity is a whole number of lattice steps, so
-    it still holds after rounding. The noise is discrete Laplace noise, drawn exactly, for which the
-    proof of Lyu, Su and Li holds too: the weight of a noisy threshold and the probability of noise
-    >= x change by at most a factor e^(d / scale) when x changes by d.
+    Every value is rounded down to a lattice, of which the sensitivity is a whole number of steps.
+    The noise is discrete Laplace noise, drawn exactly, for which the proof of Lyu, Su and Li holds
+    too: the weight of a noisy threshold and the probability of noise >= x change by at most a
+    factor e^(d / scale) when x changes by d.
 
-    It cannot be copied, pickled or used in a forked process: two copies would compare with one
-    noisy threshold. Threads can share it. Account for `mechanism` once, for all answers together.
-    `threshold` is public; if it differs per query, subtract it from the value. `sensitivity` and
-    `monotonic` are as in `choose`, of the value of one query; if monotonic, the noise is smaller.
-    `answer_share` in [0, 1) is the fraction of epsilon for the values of positive answers. With 0,
-    `ask` returns only booleans. `rng` and `simulation` are as in `discrete_gaussian`.
+    It cannot be copied, pickled or used in a forked process; threads can share it. Account for
+    `mechanism` once, for all answers together. `threshold` is public; if it differs per query,
+    subtract it from the value. `sensitivity` and `monotonic` are as in `choose`, of the value of
+    one query; if monotonic, the noise is smaller. `answer_share` in [0, 1) is the fraction of
+    epsilon for the values of positive answers. With 0, `ask` returns only booleans. `rng` and
+    `simulation` are as in `discrete_gaussian`.
     """
 
     def __init__(

@@ -58,9 +58,9 @@ def release_sum(
     """Release the sum of clipped contributions with exactly drawn noise.
 
     Contributions are rounded toward zero to a lattice, where the release is post-processing of the
-    Gaussian (Laplace) mechanism: the same guarantee holds in every relation and composition, with
-    no term for the lattice. With ``DiscreteGaussian`` and ``DiscreteLaplace`` the lattice is the
-    integers, the sum is one number, and the noise is discrete.
+    Gaussian (Laplace) mechanism: the same guarantee holds in every relation and composition. With
+    ``DiscreteGaussian`` and ``DiscreteLaplace`` the lattice is the integers, the sum is one number,
+    and the noise is discrete.
 
     `contributions` are from `clip_records`, `clip_users` or `LifetimeCap.clip_users`. `mechanism`
     is ``Gaussian(noise_multiplier)``, scaled to the L2 bound, or ``Laplace(scale)``, scaled to the

@@ -39,13 +39,13 @@ def tune(
     """Call `run` a random number of times and return the result with the highest score.
 
     The number of calls is drawn exactly from the distribution of `mechanism`. It must stay secret,
-    as must the outputs of the other calls: write no log, and do not publish the running time. A
-    score that is NaN counts as the lowest. Of equal scores the first is kept.
+    as must the outputs of the other calls and the running time: write no log. A score that is NaN
+    counts as the lowest. Of equal scores the first is kept.
 
     `run` is one run: draw the hyperparameters at random from a public distribution, train, and
-    return (score, output), with fresh randomness and independently of other calls. `mechanism` is
-    from ``best_of(one_run, ...)``, where ``one_run`` describes one call, the score included. `rng`
-    and `simulation` are as in `discrete_gaussian`, for the number of calls.
+    return (score, output), independently of other calls. `mechanism` is from ``best_of(one_run,
+    ...)``, where ``one_run`` describes one call, the score included. `rng` and `simulation` are as
+    in `discrete_gaussian`, for the number of calls.
     """
     remedy = "Pass best_of(one_run, mean_runs=...)."
     checks.instance("mechanism", mechanism, BestOf, "the result of best_of()", remedy)

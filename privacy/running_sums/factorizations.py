@@ -1,8 +1,7 @@
 """Factorizations A = B C of the running sum, which correlate the noise of its releases.
 
-A is the lower-triangular matrix of ones. The mechanism releases B (C x + z), the running sums A x
-with noise B z. C is lower triangular, so release k uses only inputs up to k. Privacy depends on the
-sensitivity of C x, the noise on the row norms of B.
+A is the lower-triangular matrix of ones (docs/theory/running-sums.md). C is lower triangular, so
+release k uses only inputs up to k. Privacy depends on C, the noise on the row norms of B.
 """
 
 import math
@@ -137,12 +136,12 @@ class Factorization(ABC):
         """Return the factorization with the least noise, for records that are in one release.
 
         Minimizes tr(A' W A G^-1) over G = C'C with diagonal <= 1 by the fixed point of Denisov,
-        McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6. It
-        takes less than 0.1 s at K = 100, and up to 5 s at K = 1000. The objective ``"mean-square"``
-        is the mean over releases of the noise variance, ``"max"`` its maximum. With the former,
-        `weights` has a weight > 0 of each release's variance, within a factor of 10^6 of each
-        other. `cache` is a folder in which the result is stored and looked up. Raises
-        ArithmeticError if the duality gap did not close, or the optimum is numerically singular.
+        McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6, in
+        up to 5 s at K = 1000. The objective ``"mean-square"`` is the mean over releases of the
+        noise variance, ``"max"`` its maximum. With the former, `weights` has a weight > 0 of each
+        release's variance, within a factor of 10^6 of each other. `cache` is a folder in which the
+        result is stored and looked up. Raises ArithmeticError if the duality gap did not close, or
+        the optimum is numerically singular.
         """
         releases = _size(releases, DENSE_LIMIT)
         matrix = optimum.encoder(releases, objective, weights, cache)

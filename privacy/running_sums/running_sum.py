@@ -38,8 +38,8 @@ class RunningSum:
 
     `factorization`, which is public, correlates the noise of the K releases. `noise_multiplier` is
     as in `Gaussian`: all releases together cost as much as ONE release with it. `shape` is that of
-    the vectors, whose coordinates have independent noise: leading axes can be replicates in a
-    simulation. `clip_norm` is the L2 norm bound of one record's contribution to one release, and
+    the vectors, whose coordinates have independent noise; in a simulation, leading axes can be
+    replicates. `clip_norm` is the L2 norm bound of one record's contribution to one release, and
     `participation` the releases that one record can take part in, by default one of them.
     `relation` and `replace_distance` are as in `Gaussian`.
 
@@ -50,10 +50,10 @@ class RunningSum:
     Coordinates beyond 2^42 steps are clamped. Noise comes from the operating system; with
     `simulation`, it is float noise from the seed or generator `rng`, without a guarantee.
 
-    `path` is a new state file, written before a release is returned. It contains the raw sums of
-    this block: keep it as safe as the data. Move files ``<path>.part-*`` together with it. A
-    `ledger` is charged for `mechanism`. With a `path`, a crash during the construction neither
-    loses nor repeats the charge: construct or restore the sum again with the same path.
+    `path` is a new state file, written before a release is returned (:doc:`/running-sums`). It
+    contains the raw sums of this block: keep it as safe as the data. A `ledger` is charged for
+    `mechanism`. With a `path`, a crash during the construction neither loses nor repeats the
+    charge: construct or restore the sum again with the same path.
 
     `releases` is the number of releases made, `sensitivity` that of C x to one record, in clip
     norms, and `sigma` the standard deviation of z: noise_multiplier * (clip_norm * sensitivity +
