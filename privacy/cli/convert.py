@@ -7,10 +7,7 @@ _HELP = """Convert between epsilon, rho, mu and sigma.
 
 epsilon belongs to (epsilon, delta)-DP at --delta, rho to zCDP, and mu to
 Gaussian DP. sigma is the noise standard deviation of one Gaussian release.
-
-With --conversion optimal or classic, epsilon holds for every rho-zCDP
-mechanism. With --conversion gaussian, epsilon is exact and holds only for
-Gaussian noise. mu and sigma hold only for Gaussian noise.
+mu and sigma hold only for Gaussian noise.
 """
 
 convert = command(answers.convert, answers.CONVERT, _HELP)

@@ -47,11 +47,11 @@ def _curve(
     plot: Path | None,
     **typed: Any,
 ) -> None:
-    """Compute one quantity against another.
+    """Tabulate epsilon, delta, sigma or error rates.
 
     Pass one of --epsilon-against, --delta-against, --sigma-against, --tradeoff
-    and --plan. The option of the horizontal axis, such as --steps, sets its
-    maximum. Repeat --notion or --plan to compare several.
+    and --plan. The option of the horizontal axis, such as --steps, is the
+    largest value on the axis. Repeat --notion or --plan to compare several.
 
     \b
     dpcalib curve --epsilon-against steps -q 0.01 --sigma 1 --delta 1e-5

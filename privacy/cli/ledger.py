@@ -21,7 +21,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _LEDGER = click.Argument(["url"], metavar="LEDGER")
 _KEY = click.Argument(["key"])
 _BUDGET = click.Option(["--budget"], help="Name of the budget.  [default: the only one]")
-_SPENDER = click.Option(["--spender"], help="Who spends.  [default: the login name]")
+_SPENDER = click.Option(["--spender"], help="Name of the spender.  [default: the login name]")
 _SPENT = [
     click.Option(["--label"], help="Purpose of the spend.  [default: the name of the plan]"),
     click.Option(["--plan"], type=READ, help="Spend all parts of a plan (TOML)."),
@@ -219,7 +219,7 @@ def _plot(*, url: str, file: Path) -> None:
 
 _OPENING = [
     click.Option(["--dataset"], required=True, help="The data that the budget protects."),
-    click.Option(["--parent"], help="Budget that every spend is charged to as well."),
+    click.Option(["--parent"], help="Budget to which every spend is also charged."),
     click.Option(["--odometer"], is_flag=True, help="Open an odometer, which has no limit."),
     *(options.OPTIONS[name] for name in ("epsilon", "rho", "mu", "delta", "relation")),
     click.Option(["--notion"], help="zcdp (default), gaussian, rdp or approximate."),
@@ -229,7 +229,7 @@ _OPENING = [
 ]
 _NAME = click.Argument(["name"], metavar="BUDGET")
 _NEVER = click.Option(
-    ["--data-never-read"], required=True, help="Why the data were never read; it is recorded."
+    ["--data-never-read"], required=True, help="Reason why the data were never read (recorded)."
 )
 _FORM = click.Option(
     ["--format", "form"],

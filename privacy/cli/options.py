@@ -73,8 +73,8 @@ random-allocation or shuffle."""
 _RELATION = "add-or-remove-one (default), replace-one, or replace-special."
 _CONVERSION = """Between epsilon and rho: optimal (default) or classic, for any zCDP mechanism; \
 gaussian (exact), for Gaussian noise only."""
-_CERTIFY = """Verify the numbers with interval arithmetic, or exit with 4.  \
-[default: verify if it is fast]"""
+_CERTIFY = """Prove the answer by interval arithmetic, or exit with 4.  \
+[default: prove if fast]"""
 
 OPTIONS: dict[str, click.Option] = {
     **{name: _number_option(name, text) for name, text in _NUMBERS.items()},

@@ -22,8 +22,8 @@ _FILES = click.Argument(["files"], metavar="PLAN...", type=READ, nargs=-1, requi
 def _account(*, file: Path, delta: float | None, as_json: bool) -> None:
     """Show the guarantee of a plan and its parts.
 
-    Every accounting method bounds the composed plan; the tightest one bounds each part alone. PLAN
-    is a TOML file. The delta is that of the plan's budget unless --delta is given.
+    Print the epsilon of the plan by each accounting method, and that of each part by the tightest
+    one. PLAN is a TOML file. Without --delta, delta is that of the plan's budget.
     """
     with refusals():
         answer = account_plan(dp.load_plan(file), delta=delta)
