@@ -167,7 +167,8 @@ def check_relation(claim: "Mechanism", relation: NeighboringRelation) -> None:
     """Raise if a claim, which has a field `relation`, was proven for another relation."""
     proven = getattr(claim, "relation", relation)
     if proven is not relation:
-        raise unproven(claim, relation, f"It was proven for {proven}. Use that relation.")
+        reason = f"Its guarantee was proven for {proven}. Pass that relation."
+        raise unproven(claim, relation, reason)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class _OfBatches(Mechanism):
 
     def sampled_loss(self, sampling_probability: float, relation: NeighboringRelation) -> Loss:
         """Raise: the number of records of a Poisson sample is not public."""
-        reason = "A Poisson sample has no public size. Remove the PoissonSampled around it."
+        reason = "A Poisson sample has no public size. Remove the outer PoissonSampled."
         raise unproven(self, relation, reason, sampled=True)
 
 
