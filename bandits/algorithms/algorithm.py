@@ -199,8 +199,8 @@ class Algorithm(ABC):
             `folder`, a crash during the start neither loses nor repeats the charge: start again
             with the same folder, or restore it with the same ledger.
         fsync
-            Whether each round and reward in the folder survives a crash of the machine, at the cost
-            of a disk write each. Without it, they survive a crash of the process.
+            Whether rounds and rewards in the folder survive a crash of the machine, not only of the
+            process. Each then costs a disk write.
         """
         return runner().start(
             self, simulation=simulation, seed=seed, folder=folder, ledger=ledger, fsync=fsync

@@ -131,9 +131,9 @@ class AdaPrivateForced(AdaPrivateTS):
 class AdaPrivateAmp(AdaPrivateTS):
     """AdaPrivate-TS with Poisson sampling of each batch and exact accounting; for comparison only.
 
-    At the same guarantee, the noise of a sum divided by q is sigma(q) / (q sigma(1)) times that
-    without sampling, usually more, and sampling adds error. `sampling_probability` q is in (0, 1];
-    below 1, a warning states this factor. `rescale` divides the released sums by q.
+    At the same guarantee, sampling multiplies the noise of a sum, after division by q, by
+    sigma(q) / (q sigma(1)), usually above 1, and adds sampling error. `sampling_probability` q is
+    in (0, 1]; if q < 1, a warning states this factor. `rescale` divides the released sums by q.
 
     Notes
     -----

@@ -1,7 +1,7 @@
 """Loaders for the public data sets MovieLens, Jester and Open Bandit.
 
 Each loader reads `path`, a zip or an extracted folder, or else the data folder, to which it
-downloads missing files. Contents must have the published numbers of users, items and ratings.
+downloads missing files. Ratings must have the published numbers of users and ratings.
 """
 
 import contextlib

@@ -32,9 +32,9 @@ class Estimate:
     value
         The estimate.
     interval
-        Confidence interval of the policy's value that is valid at any fixed number of rounds, by
-        betting (Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro 2022); for a private estimate,
-        Hoeffding's including the noise, or None if no bound on the weights is known. It assumes
+        Confidence interval of the policy's value, valid at any fixed number of rounds: a betting
+        interval (Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro 2022). A private estimate has
+        Hoeffding's interval, noise included, or None without a bound on the weights. Both assume
         contexts drawn independently from one distribution; the logging policy may learn.
     bootstrap
         Percentile bootstrap interval of the policy's value: approximate, for independent rounds and

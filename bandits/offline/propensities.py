@@ -34,8 +34,8 @@ def thompson_propensities(
 
     Theta is sampled from N(mean, scale^2 root root'), and the largest x'theta is picked. For two
     candidates the probability is exact. For more it is an unbiased conditional Monte Carlo
-    estimate: the candidate's own score is integrated out exactly, and the rest is sampled. It
-    is 0 only by underflow.
+    estimate: the candidate's own score is integrated out exactly, and the rest is sampled. An
+    estimate is 0 only by underflow.
 
     Parameters
     ----------

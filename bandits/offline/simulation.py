@@ -34,9 +34,9 @@ GROUP = 96
 class Simulation:
     """Cumulative regret and reward of every algorithm and replicate, at selected rounds.
 
-    `rounds` are those of the curves' points, shape (P,). `regret` and `reward` are the sums of
-    (best mean - mean of the pick) and of the means of the picks up to each point, by algorithm,
-    shape (replicates, P).
+    `rounds`, shape (P,), are the points of the curves. `reward` has the sums of the picks' mean
+    rewards up to each point, by algorithm, shape (replicates, P). `regret` has the sums of the
+    differences of these means from the best means.
     """
 
     rounds: Indices
