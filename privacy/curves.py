@@ -32,9 +32,9 @@ Prover = Callable[[Guarantee, str], Guarantee]
 class Answer(NamedTuple):
     """The answer to one query of a curve, by the accounting method `notion` and its `theorem`.
 
-    `value` is an upper bound on epsilon or delta (internally also on log delta). `error` bounds its
-    relative error: delta exceeds the method's exact value by at most this. `order` is the Rényi
-    order used, if the method has one, and `hint` an order to start the search of a similar query.
+    `value` is an upper bound on epsilon or delta (internally also on log delta). `error` is the
+    relative error bound: delta exceeds the method's exact value by at most this. `order` is the
+    Rényi order used, if any, and `hint` an order to start the search of a similar query.
     """
 
     value: float
@@ -65,9 +65,9 @@ class Curve(Risk, ABC):
     Compose curves of one neighboring relation with ``a + b``, ``n * a``, and ``a.worst_of(b)`` for
     disjoint records. A curve is immutable and thread-safe.
 
-    `relation` is the neighboring relation. `mechanism` is what ran; sums and multiples of curves
-    have one only with ``"tightest"``, else None. `unit` is the unit of privacy, by default one
-    record. A group has the mechanism of one record, and its size is part of the unit.
+    `relation` is the neighboring relation. `mechanism` is what ran; of sums and multiples of
+    curves, only those with ``"tightest"`` have it, others None. `unit` is the unit of privacy, by
+    default one record. The curve of a group has the mechanism of one record and the size in `unit`.
     """
 
     notion: ClassVar[str]

@@ -122,9 +122,9 @@ class Risk:
         """Return the largest probability that a record is present where an attack says so.
 
         p TPR / (p TPR + (1 - p) FPR), with the largest true positive rate (TPR). `prior` is the
-        probability p in [0, 1] that the record is present. `false_positive_rate` has any shape and
-        values in [0, 1]; at 0, the limit e^s p / (e^s p + 1 - p) with s the supremum of the privacy
-        loss. The result is an upper bound, of the same shape as the rates.
+        probability p in [0, 1] that the record is present. `false_positive_rate` is as in
+        `tradeoff`; at 0, the limit e^s p / (e^s p + 1 - p) with s the supremum of the privacy loss.
+        The result is an upper bound.
         """
         import numpy as np
 

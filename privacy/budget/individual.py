@@ -35,8 +35,7 @@ class IndividualBudget(Immutable):
 
     `epsilon` and `delta` are the guarantee of each user, at any stopping time, and `users` the
     number of users, in a fixed order. `relation` is ADD_OR_REMOVE_ONE or REPLACE_SPECIAL, where
-    dropping a user's data equals having none. Under REPLACE_ONE, the replaced data would spend
-    another amount. `unit` is as in `Budget`.
+    dropping a user's data equals having none. `unit` is as in `Budget`.
     """
 
     epsilon: float

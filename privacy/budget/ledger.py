@@ -105,9 +105,9 @@ class Ledger:
     ) -> None:
         """Add a `Budget`, `Odometer` or `IndividualBudget` by name, such as a team or a quarter.
 
-        `dataset` is the data that the budget protects; it has one budget without a parent per unit.
-        `parent` is a `Budget` of the same data, relation and unit, to which every spend is charged
-        too. The limits of its children may add up to more than its own: a spend must fit both.
+        `dataset` is the data that the budget protects. A data set has one budget without a parent
+        per unit of privacy. `parent` is a `Budget` of the same data, relation and unit, to which
+        every spend is charged too. The limits of its children may add up to more than its own.
         """
         name = checks.phrase("name", name, 'Pass a name on one line, such as "salaries".')
         dataset = checks.phrase("dataset", dataset, 'Pass the data set, such as "salaries-2026".')

@@ -101,14 +101,10 @@ class Plan(Immutable):
 
 
 def load_plan(path: str | PathLike[str]) -> Plan:
-    """Read a plan from a TOML file.
+    """Read a plan from a TOML file, whose keys are in :doc:`/cli`.
 
-    It has ``schema = "dpcalib.plan/1"``, a ``name``, optionally a ``relation``, a ``notion`` and a
-    ``unit``, a table ``[budget]`` with ``delta`` and optionally ``epsilon``, and a table
-    ``[[part]]`` for each part: a ``name``, a ``type``, the fields of that mechanism, and optionally
-    ``sampling_probability`` for Poisson samples, ``max_contributions`` for users with several
-    records, and ``steps`` for repeated runs. Raises OSError if the file cannot be read. Raises
-    ValueError or TypeError if it is not a TOML plan; the message names the file and the part.
+    Raises OSError if the file cannot be read. Raises ValueError or TypeError if it is not a TOML
+    plan; the message names the file and the part.
     """
     try:
         with Path(path).open("rb") as file:

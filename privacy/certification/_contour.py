@@ -1,11 +1,10 @@
 """An upper bound on delta of a sum of losses, by a contour integral in ball arithmetic.
 
 docs/theory/contour.md ("Proof in interval arithmetic") has the bound. M(c + iw) of a part is a sum
-of weights times exp(i w L) at the nodes of a `Part`, plus an error whose modulus is at most the
-`error` of the nodes, for all |w| <= W. Floats choose parameters that affect only the tightness.
-A part is one loss in one direction. Floats: `rough` weights with a sum near M(c) and losses,
-`rough_decay` logs of `decay` / M(c) and best shifts, `plan` parameters for errors of exp(-digits).
-Enclosures: `nodes` for |w| <= frequency, `decay` a bound on |M(c + iw)|, w >= frequency.
+of weights times exp(i w L) at the nodes of a `Part`, plus an error of at most the `error` of the
+nodes, for all |w| <= W. Floats choose parameters that affect only the tightness: `rough` weights
+with a sum near M(c) and losses, `rough_decay` logs of `decay` / M(c) and best shifts, `plan`
+parameters for errors of exp(-digits). `decay` is a bound on |M(c + iw)|, w >= frequency.
 """
 
 import math

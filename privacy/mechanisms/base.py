@@ -190,8 +190,7 @@ REGISTRY: dict[str, Registered] = {}
 def register_mechanism(example: Mechanism) -> None:
     """Register a mechanism class by name, for JSON, plans and `support_matrix`.
 
-    `example` is an instance of the class, a frozen dataclass, which then suggests its fields for
-    keywords of other libraries.
+    `example` is an instance of the class, a frozen dataclass.
     """
     example = checked(example, "example")
     kind: Any = type(example)

@@ -19,8 +19,8 @@ class RandomizedResponse(Mechanism):
     """k-ary randomized response: report the true category, or with some probability another.
 
     The true one of `categories` >= 2 answers has probability e^epsilon / (e^epsilon + categories -
-    1), each other one 1 / (e^epsilon + categories - 1). The guarantee holds under every relation if
-    an absent or null record also reports. With Poisson sampling it holds only under
+    1), each other answer 1 / (e^epsilon + categories - 1). The guarantee holds under every relation
+    if an absent or null record also reports. With Poisson sampling it holds only under
     ADD_OR_REMOVE_ONE, since a null record may report a different answer than an absent one.
     """
 

@@ -41,7 +41,7 @@ class Gaussian(Noise):
         for every relation; > 0, no unit.
     replace_distance
         Sensitivity to replacing one record, in (0, 2] clip norms, for REPLACE_ONE. 2 (v against -v)
-        is always valid; pass less if it changes less (1 for rewards in [0, 1] of public rounds).
+        is always valid; pass less if the query changes less (1 for rewards in [0, 1]).
     """
 
     noise_multiplier: float

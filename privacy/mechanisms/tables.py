@@ -1,8 +1,8 @@
 """Mechanisms from a table of privacy guarantees, or from distribution functions of the loss.
 
-Both give a pair of probability mass functions. They are computed exactly, in fractions, from the
-given numbers. Before they are rounded to floats, every ratio p / q is moved away from 1 by more
-than all rounding errors (toward 1, for a lower bound).
+Both give a pair of probability mass functions, computed in exact fractions. Before they are rounded
+to floats, every ratio p / q is moved away from 1 by more than all rounding errors (toward 1, for a
+lower bound).
 """
 
 import math

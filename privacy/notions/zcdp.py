@@ -87,11 +87,6 @@ def epsilon_from_rho(rho: float, delta: float, *, conversion: Conversion = "opti
     a rho + log(1 - 1/a) - log(a delta)/(a - 1) (Canonne, Kamath and Steinke 2020, Proposition 12),
     at least 0; ``"classic"``: rho + 2 sqrt(rho log(1/delta)) (Bun and Steinke 2016, Proposition
     1.3), valid but loose; or ``"gaussian"``: exact, only for Gaussian noise (mu = sqrt(2 rho)).
-
-    Examples
-    --------
-    >>> round(epsilon_from_rho(0.1, 1e-5), 4)
-    1.9142
     """
     _check_conversion(conversion)
     rho = checks.real("rho", rho, _RHO, above=0)

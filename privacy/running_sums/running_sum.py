@@ -35,29 +35,38 @@ class RunningSum:
 
     Inputs may be adaptive (Denisov, McMahan, Rush, Smith and Thakurta 2022, Theorem 2.1). If each
     record participates once, a new block with fresh noise starts at the last sum after K releases.
-
-    `factorization`, which is public, correlates the noise of the K releases. `noise_multiplier` is
-    as in `Gaussian`: all releases together cost as much as ONE release with it. `shape` is that of
-    the vectors, whose coordinates have independent noise; in a simulation, leading axes can be
-    replicates. `clip_norm` is the L2 norm bound of one record's contribution to one release, and
-    `participation` the releases that one record can take part in, by default one of them.
-    `relation` and `replace_distance` are as in `Gaussian`.
-
-    With `noise` ``"rounded"``, Gaussian noise is rounded exactly to the lattice, with the privacy
-    profile of the Gaussian mechanism, under every relation. With ``"discrete"``, it is discrete
-    Gaussian noise, accounted by zCDP only, under `relation` only. `step` is the lattice spacing, a
-    power of two, about 2^-30 sigma by default. Values are whole multiples of it: see `quantize`.
-    Coordinates beyond 2^42 steps are clamped. Noise comes from the operating system; with
-    `simulation`, it is float noise from the seed or generator `rng`, without a guarantee.
-
-    `path` is a new state file, written before a release is returned (:doc:`/running-sums`). It
-    contains the raw sums of this block: keep it as safe as the data. A `ledger` is charged for
-    `mechanism`. With a `path`, a crash during the construction neither loses nor repeats the
-    charge: construct or restore the sum again with the same path.
-
     `releases` is the number of releases made, `sensitivity` that of C x to one record, in clip
     norms, and `sigma` the standard deviation of z: noise_multiplier * (clip_norm * sensitivity +
     step * sqrt(K d)). Rounding can move each of the K d coordinates of C x by one more step.
+
+    Parameters
+    ----------
+    factorization
+        Correlates the noise of the K releases; public.
+    noise_multiplier, relation, replace_distance
+        As in `Gaussian` and `account`. All releases together cost as much as ONE with this noise.
+    shape
+        That of the vectors, whose coordinates have independent noise; in a simulation, leading axes
+        can be replicates.
+    clip_norm, participation
+        The L2 norm bound of one record's contribution to one release, and the releases that one
+        record can take part in, by default one of them.
+    noise
+        ``"rounded"``: Gaussian noise, rounded exactly to the lattice, with the privacy profile of
+        the Gaussian mechanism, under every relation. ``"discrete"``: discrete Gaussian noise,
+        accounted by zCDP only, under `relation` only.
+    step
+        The lattice spacing, a power of two, about 2^-30 sigma by default. Values are whole
+        multiples of it: see `quantize`. Coordinates beyond 2^42 steps are clamped.
+    simulation, rng
+        Float noise from the seed or generator `rng`, without a guarantee; by default, noise is from
+        the operating system.
+    path
+        A new state file, written before a release is returned (:doc:`/running-sums`). It contains
+        the raw sums of this block: keep it as safe as the data.
+    ledger
+        Charged for `mechanism`. With a `path`, a crash during the construction neither loses nor
+        repeats the charge: construct or restore the sum again with the same path.
     """
 
     def __init__(
