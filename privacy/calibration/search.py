@@ -22,6 +22,7 @@ Make = Callable[[float], Mechanism] | Callable[[int], Mechanism]
 _NOISE = 1e-3  # increase of log delta above which a family is not monotone
 _LARGE_EPSILON = 1e-3  # for a smaller one, epsilon is sensitive to rounding of delta
 _MOST_STEPS = 12  # secant steps before the parameter is bracketed
+_INEXACT = 1e-6  # relative error above which a hint is not compared to an answer without one
 _COARSE = 1e-10  # resolution above which a query is an integral, not a closed form
 _LEAST_NOISE, _LOWEST, _HIGHEST = 1e-9, 1e-200, 1e200  # limits of an unbounded search
 
@@ -215,7 +216,10 @@ class Family:
                     rate = (size - last[1]) / (at - last[0])
                 if not 0.05 < rate * sign < math.inf:
                     return None
-                change, last = (math.log(15 * resolution - aim) - size) / rate, (at, size)
+                change = (math.log(15 * resolution - aim) - size) / rate
+                # of two lines, that of the hint and another, loose bounds differ too much
+                inexact = self.hints and self.asked(value)[1].error > _INEXACT
+                last = last if inexact else (at, size)
             self.guided = self.hints = self.guided and abs(excess) > 0.01
             at += min(max(change, -1.5), 1.5)
             if not ends[0] < at < ends[1]:

@@ -1,28 +1,31 @@
 """Estimates to start the search for a parameter of a sampled Gaussian; not bounds."""
 
 import math
-from functools import cache
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import erfcx
 
-from privacy.losses.characteristic import centered_characteristic, log1p
+from privacy.losses.characteristic import log1p
+from privacy.losses.quadrature import Complex
 from privacy.notions.loss_sums import toward_saddle
 from privacy.numerics.solve import descend, safe_root
 
-_GRID = np.geomspace(0.05, 4000.0, 64)  # orders - 1 of the initial grid
+_GRID = np.geomspace(0.05, 4000.0, 128)  # orders - 1 of the initial grid
 _MOST_STEPS = 30
-_MOST_NODES, _POWERS = 10_000, 400
+_MOST_NODES = 10_000
 _MOST_PRODUCTS = 2**21  # frequencies times nodes
-# the largest frequency times epsilon, at an error of 1 and more per digit, and the factor's width
-_ROUGHEST, _SHARPER, _KEPT = 30.0, 6.0, 1.55
+# the largest frequency times epsilon, and the width of the factor there
+_MOST_EPSILONS, _KEPT = 140.0, 1.55
 _PERIOD, _DIGITS = 20.0, 21.0  # standard deviations between aliases; log of the omitted tail
 # multiples of the saddle point at which aliases are bounded; an integral may be at the first ones
 _BESIDE, _PLACES = np.array([0.2, 0.3, 0.4, 0.55, 0.7, 1.0, 1.15]), 5
 _ACCURATE = 13.0  # log of the ratio of known aliases to delta, for one step
-# steps after which an integral has all digits, and after which Newton's method is near `_ERROR`
-_CLOSE, _EXACT, _ERROR = 0.05, 1e-5, 3e-10
+_NORMAL = 0.15  # correction of a saddle-point approximation above which it is not used
+_OMITTED = 1e-8  # fraction of delta that is cut off
+# steps up to which frequencies are kept, and after which Newton's method is near `_ERROR`
+_CLOSE, _EXACT, _ERROR = 0.02, 5e-6, 3e-10
 
 Unknown = Literal["noise", "q", "steps"]
 
@@ -52,6 +55,14 @@ class Run(NamedTuple):
             return one
         return min(float(np.logaddexp(_log_profile(epsilon, mu), one)), 0.0)
 
+    def saddle(self, epsilon: float) -> float:
+        """Return about the saddle point, from two terms of the moment."""
+        t, a, squared, log_q = _GRID, _GRID + 1, self.noise**-2, math.log(self.q)
+        pairs = 0.5 * t * a
+        second = np.log(pairs) + 2 * log_q + squared + math.log(-math.expm1(-squared))
+        one = np.logaddexp(np.logaddexp(second, a * log_q + pairs * squared), 0.0)
+        return float(t[(self.steps * one - t * epsilon - np.log(pairs)).argmin()])
+
 
 def _log_profile(epsilon: float, mu: float) -> float:
     """Return log delta of mu-GDP to some digits: phi(a) (R(a) - R(a + mu)), R Mills' ratio."""
@@ -71,13 +82,13 @@ def contour_start(
 ) -> tuple[float, float, float | None]:
     """Return the parameter of `run` that meets log delta, and d log delta / d log parameter.
 
-    The third value is the saddle point there, if it is known. Newton's method on the contour
-    integral, with the derivative from the same nodes and no error bounds, gives nine digits, or
+    The third value is the saddle point there, if it is known. Newton's method, on an expansion at
+    the saddle point and then on the contour integral without error bounds, gives nine digits, or
     fewer if the characteristic function decays slowly.
     """
 
     def at(log_x: float) -> Run:
-        return run._replace(**{unknown: math.exp(log_x)})
+        return run._replace(**{unknown: math.exp(min(max(log_x, low), high))})
 
     def excess(log_x: float) -> float:  # log(-log delta) is nearly linear in log_x
         return math.log(log_delta / min(at(log_x).log_delta(epsilon), -1e-9))
@@ -97,86 +108,140 @@ def contour_start(
     slope, found = 0.0, None
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
-            size = math.sqrt(-2 * log_delta)  # that of normal losses:
-            t = 0.3 * size * (size + math.sqrt(size**2 + 2 * epsilon)) / max(epsilon, 0.01)
+            log_x, t, lean = _expanded(epsilon, log_delta, at, log_x, unknown)
             move = 1.0
             for turn in range(12):
-                tail = 1e-8 if abs(move) < _CLOSE else 1e-3 * min(1.0, move**2)
-                value, slope, t = _integral(epsilon, log_delta, at(log_x), unknown, t, tail)
+                if abs(move) > _CLOSE:
+                    line = _line(epsilon, log_delta, at(log_x), unknown, t)
+                value, slope = line(at(log_x))
                 last, move = move, math.log(log_delta / value) * value / slope
                 error = (move / last) ** 2  # Newton's error is quadratic; relative to the step
-                log_x += min(max(move * (1 + min(error, 1e-4)), -reach), reach)
-                done = abs(move) < _EXACT or error * abs(move) < _ERROR
-                if turn and (done or (turn > 1 and 0.5 * abs(last) < abs(move) < 0.01)):
+                step = min(max(move * (1 + min(error, 1e-4)), -reach), reach)
+                log_x, t = log_x + step, t * math.exp(min(max(lean * step, -0.5), 0.5))
+                done = abs(move) < _EXACT or (turn and error * abs(move) < _ERROR)
+                if done or (turn > 1 and 0.5 * abs(last) < abs(move) < 0.01):
                     found = t
                     break
     except (ArithmeticError, ValueError):
         pass
-    return math.exp(log_x), slope or rough_slope(log_x), found
+    return getattr(at(log_x), unknown), slope or rough_slope(log_x), found
 
 
-def _integral(
-    epsilon: float, log_delta: float, run: Run, unknown: Unknown, t: float, tail: float
+def _expanded(
+    epsilon: float, log_delta: float, at: Callable[[float], Run], log_x: float, unknown: Unknown
 ) -> tuple[float, float, float]:
-    """Return log delta in the direction "remove", its derivative, and its saddle point near t.
-
-    The integrand is cut off where about the fraction `tail` of the expected delta is left. Where
-    it decays slowly, since most losses are near 0, a smooth factor cuts it off sooner: it changes
-    the contribution of losses near epsilon by derivatives of high order only.
-    """
-    mu, steps = 1 / run.noise, run.steps
+    """Return log_x, or a better one by an expansion at the saddle point t; t; d log t / d log_x."""
+    run, known = at(log_x), dict[float, _Tilted]()
 
     def distance(t: float) -> tuple[float, float]:
-        near = tilted(t)
-        return toward_saddle(t, epsilon, steps * near.mean, steps * near.variance)
+        near = known[t] = _Tilted(1 / run.noise, t, run.q, unknown)
+        return toward_saddle(t, epsilon, run.steps * near.mean, run.steps * near.variance)
 
-    lift = min(0.45 * math.pi / mu, 2.0)
-    tilted = cache(lambda t: _Tilted(mu, t, run.q, unknown, lift=lift))
-    t = descend(distance, t)
-    near = tilted(t)
-    variance = steps * near.variance
-    most = (_ROUGHEST - _SHARPER * math.log(tail)) / max(epsilon, 1e-300)
+    t, lean = descend(distance, run.saddle(epsilon)), 0.0
+    for _ in range(_MOST_STEPS):
+        near = known.pop(t, None) or _Tilted(1 / run.noise, t, run.q, unknown)
+        steps, order = run.steps, t + 1
+        second = steps * near.variance + t**-2 + order**-2
+        if unknown == "steps":
+            falls, tilts = steps * near.log_moment, steps * near.mean
+        else:
+            falls = steps * order * near.score
+            tilts = steps * (near.score + order * near.mixed)
+        lean = -tilts / (second * t)
+        third, fourth = (steps * k for k in near.higher())
+        third -= 2 * (t**-3 + order**-3)
+        fourth += 6 * (t**-4 + order**-4)
+        correction = fourth / (8 * second**2) - 5 * third**2 / (24 * second**3)
+        slope = steps * near.mean - epsilon - 1 / t - 1 / order
+        value = steps * near.log_moment - t * epsilon - math.log(t * order)
+        value -= 0.5 * (slope**2 / second + math.log(2 * math.pi * second))
+        move = 0.0
+        if abs(correction) < _NORMAL and value < -_NORMAL:
+            value += math.log1p(correction)
+            move = math.log(log_delta / value) * value / falls
+            move = move if abs(move) < 0.7 else 0.0
+        turn = min(max(lean * move - slope / (second * t), -0.7), 0.7)
+        log_x, t, run = log_x + move, t * math.exp(turn), at(log_x + move)
+        if abs(move) < 3e-3 and abs(turn) < 0.1:
+            break
+    return log_x, t, lean
+
+
+def _line(
+    epsilon: float, log_delta: float, run: Run, unknown: Unknown, saddle: float
+) -> Callable[[Run], tuple[float, float]]:
+    """Return log delta and its derivative as a function of runs near `run`.
+
+    The integrand is cut off where about the fraction `_OMITTED` of delta is left. Where it decays
+    slowly, since most losses are near 0, a smooth factor cuts it off sooner: it changes the
+    contribution of losses near epsilon by derivatives of high order only.
+    """
+
+    def tilted(one: Run, t: float) -> _Tilted:
+        lift = min(0.45 * math.pi * one.noise, 2.0)
+        return _Tilted(1 / one.noise, t, one.q, unknown, lift=lift)
+
+    start, steps, c, alias = tilted(run, saddle), run.steps, saddle, 0.0
+    variance, most = steps * start.variance, _MOST_EPSILONS / max(epsilon, 1e-300)
     first = min(math.sqrt(2 * _DIGITS / variance), most)
-    level = 0.03 * tail * math.exp(log_delta + t * epsilon - steps * near.log_moment)
+    level = 0.03 * _OMITTED * math.exp(log_delta + c * epsilon - steps * start.log_moment)
     for many in (1, 18):  # mostly the first suffices
         trial = np.minimum(first * 1.5 ** np.arange(many), most)
-        decay = np.abs(np.exp(1j * np.multiply.outer(trial, near.loss)) @ near.weight) ** steps
+        decay = np.abs(np.exp(1j * np.multiply.outer(trial, start.loss)) @ start.weight) ** steps
         enough = trial[(decay < level * trial) | (trial == most)]
         if enough.size:
             break
     last = float(enough[0]) if enough.size else math.inf
-    c, alias = t, 0.0
-    period = _PERIOD * math.sqrt(variance + t**-2 + (1 + t) ** -2)
-    rare = last > first  # the losses are far from normal
-    if rare:
-        c, period, alias = _left(near, steps, epsilon, log_delta, 0.01 * tail)
-        near = tilted(c)
+    period = _PERIOD * math.sqrt(variance + c**-2 + (1 + c) ** -2)
+    if last > first:  # the losses are far from normal
+        c, period, alias = _left(start, steps, epsilon, log_delta, 0.01 * _OMITTED)
     step = 2 * math.pi / period
-    if last / step > _MOST_PRODUCTS / near.loss.size:
+    if last / step > _MOST_PRODUCTS / start.loss.size:
         raise ArithmeticError("too many frequencies for an estimate")
-    count = math.ceil(last / step) + 1
-    w = step * np.arange(count)
-    size = math.isqrt(count - 1) + 1  # exp(i w x) for w = step (size a + b), from two tables
-    base = 1j * step * (near.loss - near.mean)
-    low, high = (np.vander(np.exp(by * base), size, increasing=True) for by in (1, size))
-    moment = ((high.T * near.weight) @ low).ravel()[:count]
-    excess, s = moment - 1, c + 1j * w
-    if rare and tail < 1e-5 and count > _POWERS:  # the rounding of the powers counts
-        excess = centered_characteristic(near.weight, near.loss - near.mean, step, count)
-    log_moment = log1p(excess)  # np.log is slow for numbers near 1
-    terms = np.exp(steps * log_moment + 1j * (steps * near.mean - epsilon) * w) / (s * (s + 1))
-    terms[0] *= 0.5
+    w = step * np.arange(math.ceil(last / step) + 1)
+    s = c + 1j * w
+    factor = 1 / (s * (s + 1))
+    factor[0] *= 0.5
     if last == most:
-        terms *= np.exp(-((_KEPT / most * w) ** 8))
-    unit = steps * near.log_moment - c * epsilon + math.log(step / math.pi)
-    total = float(terms.real.sum()) - alias * math.exp(-unit)
-    if unknown == "steps":
-        change = log_moment + near.log_moment + 1j * near.mean * w
-    else:
-        change = ((high.T * (near.weight * near.scores)) @ low).ravel()[:count]
-        change *= (s + 1) / moment
-    derivative = steps * float((terms * change).real.sum()) / total
-    return math.log(total) + unit, derivative, t
+        factor *= np.exp(-((_KEPT / most * w) ** 8))
+
+    def integral(one: Run) -> tuple[float, float]:
+        near = start if one == run and c == saddle else tilted(one, c)
+        steps = one.steps
+        low, high = _growth(1j * step * (near.loss - near.mean), w.size)
+
+        def sums(weight: Complex) -> Complex:  # of the weights times exp(i w loss) - 1
+            total = (high * weight) @ low.T + low @ weight
+            total += (high @ weight)[:, None]
+            return total.ravel()[: w.size]
+
+        excess = sums(near.weight)
+        log_moment = log1p(excess)  # np.log is slow for numbers near 1
+        terms = np.exp(steps * log_moment + 1j * (steps * near.mean - epsilon) * w) * factor
+        unit = steps * near.log_moment - c * epsilon + math.log(step / math.pi)
+        total = float(terms.real.sum()) - alias * math.exp(-unit)
+        if unknown == "steps":
+            change = log_moment + near.log_moment + 1j * near.mean * w
+        else:
+            weight = near.weight * near.scores
+            change = (sums(weight) + weight.sum()) * (s + 1) / (1 + excess)
+        return math.log(total) + unit, steps * float((terms * change).real.sum()) / total
+
+    return integral
+
+
+def _growth(base: Complex, count: int) -> tuple[Complex, Complex]:
+    """Return exp(k x) - 1 for k < size, and for k a multiple of it, which `count` needs.
+
+    x are the numbers `base`, and size is about sqrt(count). Doubling keeps the digits near 0.
+    """
+    size = math.isqrt(count - 1) + 1
+    top = np.expm1(np.multiply.outer([1, size], base))
+    rows = np.zeros((1, *top.shape), dtype=complex)
+    while len(rows) < size:
+        rows = np.concatenate([rows, rows + top + rows * top])
+        top = top * (2 + top)
+    return rows[:size, 0], rows[:size, 1]
 
 
 def _left(
@@ -303,3 +368,10 @@ class _Tilted:
         self.mean, self.score = float(by_loss.sum().real), float((weight @ score).real)
         self.variance = float((by_loss @ loss).real) - self.mean**2
         self.mixed = float((by_loss @ score).real) - self.mean * self.score
+
+    def higher(self) -> tuple[float, float]:
+        """Return the third and the fourth cumulant of the loss."""
+        x = self.loss - self.mean
+        square = x * x
+        each = self.weight * square
+        return float((each @ x).real), float((each @ square).real) - 3 * self.variance**2
