@@ -20,6 +20,7 @@ _QUADRATURE = 2e-19  # relative error of a moment: trapezoid rule, and mass beyo
 _DIGITS = 45.0  # log of the accuracy of the trapezoid rule
 _END = 9.5  # the normal mass beyond it is 2e-21
 _FEW_NODES, _MOST_NODES, _MOST_PRODUCTS = 150, 500, 2**15
+_FEWEST = 2.5  # mean^2 / variance of the tilted loss, about the number of its large parts
 _THRIFT = 0.25  # accepted increase of log(period) for a factor e of accuracy
 _LAST = 13.0  # the last frequency, mostly, in inverse standard deviations
 # multiples of the saddle point at which K is computed; c is one of those from 0.55 to 1
@@ -97,6 +98,9 @@ class BothLines(Saddles):
         bend += saddle**-2 + (1 + saddle) ** -2
         about = here - saddle * self.epsilon - 0.5 * math.log(2 * math.pi * bend)
         about -= math.log(saddle * (1 + saddle))
+        mean = (right - left) / (0.2 * saddle)
+        if mean**2 < min(_FEWEST, -0.3 * about) * bend:  # the integrand decays slowly
+            raise Unresolved("too many frequencies")
         bound = value + (t * np.log(t) - (1 + t) * np.log1p(t) - t * self.epsilon)
         bound[:, 0] = 0.0  # delta <= 1
         best = int(bound[1].argmin())
