@@ -348,7 +348,8 @@ def test_bad_arguments(options, error, match):
 
 
 def test_a_claim_holds_for_its_own_relation():
-    with pytest.raises(dp.UnsupportedMechanism, match="Its guarantee was proven for ADD_OR_REMOVE_ONE"):
+    told = "Its guarantee was proven for ADD_OR_REMOVE_ONE"
+    with pytest.raises(dp.UnsupportedMechanism, match=told):
         dp.account(dp.ExponentialMechanism(1.0), relation=REPLACE)
     assert dp.user_level(dp.ExponentialMechanism(0.25), max_contributions=4).epsilon >= 1
 
