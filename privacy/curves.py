@@ -4,7 +4,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, overload
 
 from privacy import checks
@@ -13,7 +12,7 @@ from privacy.mechanisms.base import Mechanism, UnsupportedMechanism, brief
 from privacy.mechanisms.combinators import parallel
 from privacy.mechanisms.selection import BestOf
 from privacy.numerics.display import html_table, rounded
-from privacy.numerics.rounding import round_up, sum_up
+from privacy.numerics.rounding import ratio_down, round_up, sum_up
 from privacy.numerics.solve import invert, invert_all
 from privacy.relations import NeighboringRelation
 from privacy.risk import Risk
@@ -430,9 +429,7 @@ class GroupCurve(LastCurve):
 
     def _over_shares(self, epsilon: float, ask: Callable[[float], Answer]) -> Answer:
         """Return the smallest bound, `ask` being the profile of one record."""
-        each = epsilon / self.size
-        if self.size * Fraction(each) > epsilon:
-            each = math.nextafter(each, 0.0)
+        each = ratio_down(epsilon, self.size)
         found = min((self._bound(share * each, ask) for share in _SHARES), key=lambda a: a.value)
         return self._answer(min(found.value, 0.0), found.error)
 

@@ -80,7 +80,11 @@ class Risk:
     @overload
     def true_positive_rate(self, false_positive_rate: "ArrayLike") -> "Array": ...
     def true_positive_rate(self, false_positive_rate: "ArrayLike") -> "Array | float":
-        """Return an upper bound on the true positive rate of any attack: 1 minus `tradeoff`."""
+        """Return an upper bound on the true positive rate of any attack: 1 minus `tradeoff`.
+
+        It also bounds the probability of reconstructing a record, if `false_positive_rate` is that
+        probability without the output (Hayes, Mahloujifar and Balle 2023; Kulynych et al. 2025).
+        """
         if isinstance(false_positive_rate, int | float) and 0 <= false_positive_rate <= 1:
             alone = self._rate_alone(false_positive_rate)
             if alone is not None:
@@ -138,14 +142,6 @@ class Risk:
             found = p / (p + (1 - p) / ratio) if p > 0 else np.zeros_like(ratio)
         found = np.minimum(found * (1 + 8 * U), 1.0)
         return float(found) if found.ndim == 0 else found
-
-    def reconstruction_bound(self, prior_success: "ArrayLike") -> "Array | float":
-        """Return the largest success probability of reconstructing a record.
-
-        The bound is 1 - f(k), where k = `prior_success` in [0, 1], of any shape, is the success
-        probability without the output (Hayes, Mahloujifar and Balle 2023; Kulynych et al. 2025).
-        """
-        return self.true_positive_rate(rates_of("prior_success", prior_success))
 
     def gaussian_bound(self, remainder: float = 1e-10) -> GaussianBound:
         """Return the smallest mu-GDP that this curve implies, and how loose it is.

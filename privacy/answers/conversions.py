@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import privacy as dp
-from privacy.answers.options import Asked
+from privacy.answers.options import Asked, sigma_of
 from privacy.answers.records import Record, record
-from privacy.answers.units import sigma_of
 from privacy.relations import NeighboringRelation
 
 SOURCES = ("epsilon", "rho", "mu", "sigma", "noise_multiplier")

@@ -9,8 +9,8 @@ from privacy.answers.batches import flags, run_of
 from privacy.answers.options import Asked, Values, named
 from privacy.answers.records import Record, record
 from privacy.answers.runs import NOISE
-from privacy.answers.units import sigma_from_noise_multiplier
 from privacy.numerics.display import rounded
+from privacy.numerics.rounding import product_up
 
 Track = Callable[[Sequence[float]], Iterable[float]]
 """Yields the given values, and may show how many are done."""
@@ -96,7 +96,7 @@ def _ask(kind: str, values: Values, across: str, x: float) -> float:
         names = ("epsilon", "delta", "sampling_probability", "steps", "notion", "relation")
         given = values | {across: x}
         noise = dp.noise_multiplier(**{name: given[name] for name in names})
-        return sigma_from_noise_multiplier(noise, values["clip_norm"])
+        return product_up(noise, values["clip_norm"])
     if kind == "epsilon_against_steps":
         return _account(values | {"steps": x}).epsilon(values["delta"])
     return _account(values).tradeoff(x) if kind == "tradeoff" else _account(values).delta(x)

@@ -9,8 +9,8 @@ from typing import Any
 
 from privacy import checks
 from privacy.answers.batches import SAMPLERS, WITHOUT_STEPS, by_batches, flags, steps_are_known
-from privacy.answers.units import noise_multiplier_from_sigma
 from privacy.calibration.targets import KINDS
+from privacy.numerics.rounding import product_up, ratio_down
 from privacy.relations import NeighboringRelation
 
 Values = dict[str, Any]
@@ -51,7 +51,7 @@ class Asked:
             remedy = "Pass a larger epsilon, such as 1."
             raise ValueError(checks.expected("epsilon", 0, "> 0", remedy))
         if "sigma" in checked:
-            noise = noise_multiplier_from_sigma(checked["sigma"], checked["clip_norm"])
+            noise = ratio_down(checked["sigma"], checked["clip_norm"])
             checked["noise_multiplier"] = RULES["noise_multiplier"](noise)
         return checked
 
@@ -62,6 +62,13 @@ def named(values: Mapping[str, Any], names: Iterable[str]) -> Values:
     if unknown := [name for name in spelled if name not in names]:
         raise ValueError(f"Unknown option {', '.join(unknown)}. Use one of {', '.join(names)}.")
     return spelled
+
+
+def sigma_of(values: Mapping[str, Any]) -> float:
+    """Return the given sigma, or noise_multiplier * clip_norm rounded up."""
+    if "sigma" in values:
+        return float(values["sigma"])
+    return product_up(values["noise_multiplier"], values["clip_norm"])
 
 
 def relation_names() -> list[str]:

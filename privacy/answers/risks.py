@@ -6,9 +6,8 @@ from typing import Any
 
 import privacy as dp
 from privacy.answers.batches import flags, run_of
-from privacy.answers.options import RISKS, Asked, Values, named
+from privacy.answers.options import RISKS, Asked, Values, named, sigma_of
 from privacy.answers.records import Record, record
-from privacy.answers.units import sigma_of
 from privacy.calibration.targets import KINDS
 from privacy.mechanisms import Mechanism
 

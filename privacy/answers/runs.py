@@ -7,11 +7,10 @@ from typing import Any
 
 import privacy as dp
 from privacy.answers.batches import OPTIONS, run_of
-from privacy.answers.options import Asked, Values
+from privacy.answers.options import Asked, Values, sigma_of
 from privacy.answers.records import Record, record
 from privacy.answers.risks import Targeted
 from privacy.answers.risks import calibrated as calibrated_to_risk
-from privacy.answers.units import sigma_of
 from privacy.calibration.questions import solved_noise
 from privacy.certification import QUICK, Unproven, as_proven, can_prove, proven_delta
 from privacy.relations import NeighboringRelation

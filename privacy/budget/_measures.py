@@ -348,8 +348,8 @@ def _near(value: Fraction) -> float:
         return math.inf
 
 
-def added(one: Cost, other: Cost) -> Cost:
-    return tuple(a + b for a, b in zip(one, other, strict=True))
+def added(one: Cost, other: Cost, times: int = 1) -> Cost:
+    return tuple(a + times * b for a, b in zip(one, other, strict=True))
 
 
 def shown(cost: tuple[float, ...], *, up: bool = True) -> str:

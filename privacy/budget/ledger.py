@@ -389,7 +389,7 @@ class Ledger:
                 elif row["kind"] == "cancel":
                     costs, times = held.pop(row["settles"]), -1
                 for name in costs.keys() & limits.keys():
-                    sums[name] = added(sums[name], tuple(times * part for part in costs[name]))
+                    sums[name] = added(sums[name], costs[name], times)
                     found[name][0].append(latest)
                     found[name][1].append(ledger_rows.share(sums[name], limits[name]))
         return found

@@ -99,7 +99,7 @@ def spent_text(budget: AnyBudget) -> str:
 def moved(text: str, cost: Cost, times: int) -> str:
     """Return the text of a sum after a cost was added, or subtracted (`times` = -1)."""
     total = cost_from_json("sum", json.loads(text), len(cost))
-    return json.dumps(cost_to_json(added(total, tuple(times * part for part in cost))))
+    return json.dumps(cost_to_json(added(total, cost, times)))
 
 
 def costs_in(mechanism: Mechanism, chain: list[Account]) -> dict[str, Cost]:

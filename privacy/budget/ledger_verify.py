@@ -28,11 +28,10 @@ class _Sums:
 
     def move(self, cost: Cost, times: int) -> None:
         assert not isinstance(self.budget, IndividualBudget)
-        moved = tuple(times * part for part in cost)
-        self.budget = self.budget._with(_spent=added(self.budget._spent, moved))
+        self.budget = self.budget._with(_spent=added(self.budget._spent, cost, times))
 
     def hold(self, cost: Cost, times: int) -> None:
-        self.reserved = added(self.reserved, tuple(times * part for part in cost))
+        self.reserved = added(self.reserved, cost, times)
 
 
 def verify(store: Store, id_: str, head: str | None) -> dict[str, Any]:

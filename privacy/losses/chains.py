@@ -13,15 +13,10 @@ from privacy.losses.divergences import Divergence
 from privacy.losses.quadrature import Array
 from privacy.numerics.rounding import U
 
-
-def _grid() -> Array:
-    near = 1 + np.exp(np.linspace(np.log(1e-3), np.log(15.0), 200))
-    # the sum at a whole order is faster than quadrature
-    far = np.unique(np.rint(np.exp(np.linspace(np.log(16.0), np.log(2.0**13), 120))))
-    return np.unique(np.concatenate([near, far]))
-
-
-_ORDERS = _grid()
+_NEAR = 1 + np.exp(np.linspace(np.log(1e-3), np.log(15.0), 200))
+# the sum at a whole order is faster than quadrature
+_FAR = np.rint(np.exp(np.linspace(np.log(16.0), np.log(2.0**13), 120)))
+_ORDERS = np.unique(np.concatenate([_NEAR, _FAR]))
 _SHARES = 4.0 ** np.linspace(-1, 1, 25)
 
 

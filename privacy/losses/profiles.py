@@ -111,7 +111,10 @@ class SampledProfile(Profile):
     @property
     def supremum(self) -> float:  # type: ignore[override]
         """log(1 + q (e^loss - 1)), attained when removing."""
-        return _amplified(self.inner.supremum, self.q)
+        loss, q = self.inner.supremum, self.q
+        if loss < 700:
+            return math.log1p(q * math.expm1(loss)) * (1 + 8 * U)
+        return min(loss, (loss + math.log(q)) * (1 + 8 * U) + math.exp(-700.0) / q)
 
     def log_delta(self, epsilon: float) -> float:
         return max(self._removing(epsilon), self._adding(epsilon))
@@ -198,12 +201,6 @@ class MixedProfile(Profile):
         top = max(terms)
         total = top + math.log(math.fsum(math.exp(term - top) for term in terms))
         return min(0.0, total + U * (16 + 8 * max(map(abs, terms))))
-
-
-def _amplified(loss: float, q: float) -> float:
-    if loss < 700:
-        return math.log1p(q * math.expm1(loss)) * (1 + 8 * U)
-    return min(loss, (loss + math.log(q)) * (1 + 8 * U) + math.exp(-700.0) / q)
 
 
 def _log_up(value: float, error: float) -> float:

@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from typing import Any, ClassVar
 
 from privacy import checks
 from privacy.losses.gaussian import GaussianPair
 from privacy.losses.laplace import LaplacePair
 from privacy.mechanisms.base import Mechanism, freeze, register_mechanism
-from privacy.numerics.rounding import ratio_up
+from privacy.numerics.rounding import ratio_down, ratio_up
 from privacy.relations import REPLACE_ONE, NeighboringRelation
 
 
@@ -27,7 +26,7 @@ class Noise(Mechanism):
     def for_group(self: Any, size: int) -> Any:
         """Divide the noise by `size` (Dong, Roth and Su 2022, Theorem 2.14)."""
         scale = fields(self)[0].name
-        return replace(self, **{scale: divided(getattr(self, scale), size)})
+        return replace(self, **{scale: ratio_down(getattr(self, scale), size)})
 
 
 @dataclass(frozen=True)
@@ -87,12 +86,6 @@ def check_replace_distance(value: float) -> float:
     """Return a validated sensitivity to replacing one record, in clip norms."""
     remedy = "Pass the sensitivity to replacing one record, in clip norms; 2 is always valid."
     return checks.real("replace_distance", value, remedy, above=0, at_most=2)
-
-
-def divided(value: float, size: int) -> float:
-    """Return value / size, rounded down, which is conservative for noise."""
-    ratio = value / size
-    return ratio if Fraction(ratio) * size <= Fraction(value) else math.nextafter(ratio, 0.0)
 
 
 register_mechanism(Gaussian(1.5, replace_distance=1.25))

@@ -56,8 +56,9 @@ class ApproximateCurve(Curve):
     @cached_property
     def _equal(self) -> bool:
         """Whether all parts are binary claims of one epsilon, few enough to sum."""
-        epsilons = {_binary_epsilon(pair) for pair in self.parts}
-        return len(epsilons) == 1 and None not in epsilons and self._total() <= _LARGEST_SUM
+        binary = all(isinstance(pair, ClaimPair) and pair.categories == 2 for pair in self.parts)
+        one = len({pair.claim[0] for pair in self.parts}) == 1
+        return binary and one and self._total() <= _LARGEST_SUM
 
     @cached_property
     def _mass(self) -> float:
@@ -159,22 +160,6 @@ class ApproximateCurve(Curve):
         if rest <= 0:
             return claims._basic
         return min(claims._basic, claim_sums.advanced_epsilon(claims._moments, rest))
-
-    def gap(self, delta: float) -> float:
-        """Return an upper bound on the excess of `epsilon` over exact optimal composition.
-
-        0 for one release and for claims of one epsilon. Otherwise the difference to the result with
-        every epsilon rounded down to the lattice, or `epsilon` itself if there are too many claims.
-        """
-        found = self.epsilon(delta)
-        if self._total() == 1 or self._equal or found == 0:
-            return 0.0
-        if self._lattice is None:
-            return found
-        below = LatticeSum(self._losses, rounded_up=False)
-        mass = self._mass
-        rest = (delta - mass) / (1 - mass)
-        return found if rest <= 0 else found - min(found, invert(below, math.log(rest)))
 
     def _least_delta(self) -> float:
         return math.ulp(0.0) if math.isinf(self._supremum) else 0.0
@@ -289,10 +274,6 @@ class _SumPair(_WithProfile):
 
     def log_delta(self, epsilon: float) -> float:
         return self.curve._log_delta(epsilon)
-
-
-def _binary_epsilon(pair: LossPair) -> float | None:
-    return pair.epsilon if isinstance(pair, ClaimPair) and pair.categories == 2 else None
 
 
 def curve(loss: Loss, relation: NeighboringRelation) -> ApproximateCurve | None:

@@ -79,22 +79,17 @@ def mean_and_norm(losses: _Losses) -> tuple[float, float]:
 
 
 class LatticeSum:
-    """The exact sum of claims whose epsilons are rounded to a lattice.
+    """The exact sum of claims whose epsilons are rounded up to a lattice.
 
-    `losses` has each epsilon and its number of claims. If `rounded_up`, the sum is an upper bound:
-    randomized response with a smaller epsilon is a postprocessing of that with a larger one.
+    `losses` has each epsilon and its number of claims. The sum is an upper bound: randomized
+    response with a smaller epsilon is a postprocessing of that with a larger one.
     """
 
-    def __init__(self, losses: _Losses, *, rounded_up: bool = True) -> None:
-        self.rounded_up = rounded_up
+    def __init__(self, losses: _Losses) -> None:
         cells = min(_CELLS, _WORK // sum(n for _, n in losses))
         self.step = math.fsum(n * loss for loss, n in losses) / cells
-        self.places = merged((self._place(loss), n) for loss, n in losses)
-
-    def _place(self, loss: float) -> int:
-        if not self.rounded_up:
-            return math.floor(loss / self.step * (1 - 4 * U))
-        return math.ceil(loss / self.step * (1 + 4 * U))
+        places = ((math.ceil(loss / self.step * (1 + 4 * U)), n) for loss, n in losses)
+        self.places = merged(places)
 
     @cached_property
     def _masses(self) -> tuple["Array", "Array", float]:

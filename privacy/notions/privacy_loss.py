@@ -137,6 +137,8 @@ class LossesOnGrid:
     def _sums(self, place: Callable[[_Grids], float], least: float, enough: float) -> Sums | None:
         """Return sums tight near `place(grids)`, None if log delta(least) is at most `enough`."""
         count = sum(n for _, n in self.parts)
+        # the number of losses that are put on the grid before they are summed
+        spread = sum(1 if pair in self._own else n for pair, n in self.parts)
         step, log_tail, at, coarsest, beyond = _FIRST, -40.0, 1.0, 0.0, 0
         floors: list[float] = []
         for _ in range(_ROUNDS):
@@ -169,7 +171,7 @@ class LossesOnGrid:
                 step /= _COARSE
                 continue
             width = min(tilt.high, end) - max(tilt.low, start)
-            wanted = math.sqrt(12 * _ACCURACY / (self._spreads * at * (1 + at)))
+            wanted = math.sqrt(12 * _ACCURACY / (spread * at * (1 + at)))
             cells = _ROUGH_WINDOW if self._merged else _WINDOW
             wanted = max(wanted, width / cells, coarsest, self._lattice)
             tail = tilt.log_delta - math.log(count) - _CUT
@@ -229,11 +231,6 @@ class LossesOnGrid:
             if bounds is not None and count * bounds[0].mass.size <= _OWN:
                 own[pair] = bounds
         return own
-
-    @cached_property
-    def _spreads(self) -> int:
-        """The number of losses that are put on the grid before they are summed."""
-        return sum(1 if pair in self._own else n for pair, n in self.parts)
 
     def _grids(
         self,

@@ -346,12 +346,9 @@ def _log_deltas(worst: Array, epsilon: float | Array, orders: Array) -> Array:
     return np.asarray(np.where(np.isnan(value), 0.0, value))  # inf - inf: no information
 
 
-def _sum(parts: _Parts, orders: Array) -> Array:
-    return RenyiCurve(ADD_OR_REMOVE_ONE, dict(parts)).divergences(orders)
-
-
 def _rows(parts: _Parts, orders: Array) -> Array:
-    return np.broadcast_to(_sum(parts, orders), (2, orders.size))
+    total = RenyiCurve(ADD_OR_REMOVE_ONE, dict(parts)).divergences(orders)
+    return np.broadcast_to(total, (2, orders.size))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from functools import lru_cache
 
 U = 2.0**-53
@@ -54,6 +55,23 @@ def ratio_up(numerator: float, denominator: float) -> float:
         return p * below >= above * q
 
     return least(ratio, holds)
+
+
+def ratio_down(numerator: float, denominator: float) -> float:
+    """Return the largest float <= numerator / denominator (both > 0); infinite if it overflows."""
+    ratio = numerator / denominator
+    if math.isinf(ratio) or Fraction(ratio) * Fraction(denominator) <= Fraction(numerator):
+        return ratio
+    return math.nextafter(ratio, 0.0)
+
+
+def product_up(one: float, other: float) -> float:
+    """Return the smallest float >= one * other (both > 0, possibly infinite)."""
+    product = one * other
+    if math.isinf(product):
+        return product
+    exact = Fraction(one) * Fraction(other)
+    return least(product, lambda value: Fraction(value) >= exact)
 
 
 def exp_up(log_value: float, error: float = 0.0) -> float:

@@ -69,7 +69,9 @@ def _put(path: Path, header: dict[str, Any], arrays: Arrays, found: Stamp | None
             np.savez(file, **members)
             file.flush()
             os.fsync(file.fileno())
-        _make_younger(beside, found)
+        # newer than the file that it replaces: clocks are coarse, and inode numbers reused
+        if found is not None and beside.stat().st_mtime_ns <= found[1]:
+            os.utime(beside, ns=(found[1] + 1, found[1] + 1))
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)
@@ -137,12 +139,6 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _make_younger(path: Path, than: Stamp | None) -> None:
-    """Make a file newer than the one it replaces: clocks are coarse, and inode numbers reused."""
-    if than is not None and path.stat().st_mtime_ns <= than[1]:
-        os.utime(path, ns=(than[1] + 1, than[1] + 1))
 
 
 def _flush_folder(folder: Path) -> None:

@@ -31,7 +31,7 @@ UNEQUAL = [0.1, 0.25, 0.3, 0.3, 0.7, 0.05, 0.11, 0.2, 0.9, 0.33]
 
 
 class TestUnequalClaims:
-    """The exact sum is #P-hard; the result is an upper bound with a bound on its gap."""
+    """The exact sum is #P-hard; the result is an upper bound on a lattice of epsilons."""
 
     @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.0, 2.0, 3.0])
     def test_against_all_sign_patterns(self, epsilon):
@@ -40,12 +40,10 @@ class TestUnequalClaims:
         assert truth <= ours <= truth * 1.003
 
     @pytest.mark.parametrize("delta", [1e-2, 1e-4, 1e-6])
-    def test_the_gap_bounds_the_excess(self, delta):
-        curve = approximate(*map(dp.PureDP, UNEQUAL))
-        epsilon, gap = curve.epsilon(delta), curve.gap(delta)
-        assert 0 < gap < 1e-3
+    def test_the_excess_is_small(self, delta):
+        epsilon = approximate(*map(dp.PureDP, UNEQUAL)).epsilon(delta)
         assert optimal(UNEQUAL, epsilon) <= delta
-        assert optimal(UNEQUAL, max(epsilon - gap - 1e-9, 0.0)) >= delta
+        assert optimal(UNEQUAL, epsilon - 5e-4) >= delta
 
     def test_masses_are_kept_apart(self):
         claims = [dp.ApproximateDP(e, 1e-7) for e in UNEQUAL]
@@ -62,7 +60,7 @@ class TestUnequalClaims:
     def test_nearly_equal_is_nearly_the_equal_sum(self):
         equal = approximate(dp.repeat(dp.PureDP(0.1), 100)).epsilon(1e-6)
         mixed = approximate(dp.repeat(dp.PureDP(0.1), 50), dp.repeat(dp.PureDP(0.1 + 1e-12), 50))
-        assert equal < mixed.epsilon(1e-6) <= equal + mixed.gap(1e-6) + 1e-9
+        assert equal < mixed.epsilon(1e-6) <= equal + 6e-3
 
     @pytest.mark.parametrize("count", [9_000, 20_000])
     def test_many(self, count):
@@ -71,7 +69,6 @@ class TestUnequalClaims:
         alone = dp.account(claims[0], notion="approximate").epsilon(1e-6)
         basic = curve.epsilon(1e-6, composition="basic")
         assert alone < curve.epsilon(1e-6) < 0.2 * basic
-        assert curve.gap(1e-6) <= curve.epsilon(1e-6)
 
 
 class TestExtremes:
@@ -142,10 +139,6 @@ class TestByName:
     def test_an_unknown_name(self):
         with pytest.raises(ValueError, match="Expected composition='best'"):
             approximate(dp.PureDP(0.1)).epsilon(1e-6, composition="best")
-
-    def test_equal_claims_have_no_gap(self):
-        assert approximate(dp.repeat(dp.PureDP(0.1), 100)).gap(1e-6) == 0
-        assert approximate(dp.PureDP(0.1)).gap(1e-6) == 0
 
 
 def test_thousands_of_different_mechanisms():

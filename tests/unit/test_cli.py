@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import privacy as dp
-from privacy.answers import runs, units
+from privacy.answers import runs
 from privacy.cli import app, main, output, pages
 from privacy.cli.serve import serve
+from privacy.numerics import rounding
 
 TARGET = ("--epsilon", "1", "--delta", "1e-5")
 KEYS = [
@@ -479,10 +480,10 @@ class TestTable:
 
     @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9))
     def test_units_are_rounded_conservatively(self, noise, clip_norm):
-        sigma = units.sigma_from_noise_multiplier(noise, clip_norm)
-        assert units.noise_multiplier_from_sigma(sigma, clip_norm) >= math.nextafter(noise, 0)
-        ratio = units.noise_multiplier_from_sigma(noise, clip_norm)
-        assert units.sigma_from_noise_multiplier(ratio, clip_norm) <= noise
+        sigma = rounding.product_up(noise, clip_norm)
+        assert rounding.ratio_down(sigma, clip_norm) >= math.nextafter(noise, 0)
+        ratio = rounding.ratio_down(noise, clip_norm)
+        assert rounding.product_up(ratio, clip_norm) <= noise
 
 
 class TestBadInput:
