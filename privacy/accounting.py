@@ -293,11 +293,10 @@ def _splits(
 
 
 def _supports(notion: str, part: Mechanism, relation: NeighboringRelation) -> bool:
-    try:
+    with suppress(UnsupportedMechanism):
         _fold(part, notion, relation)
-    except UnsupportedMechanism:
-        return False
-    return True
+        return True
+    return False
 
 
 _MOST_SPLIT = 3  # most parts with dominating pairs for which every grouping is tried

@@ -173,7 +173,9 @@ def _profile(mechanism: Mechanism, epsilon: arb, relation: NeighboringRelation) 
         case TruncatedPoisson() | PoissonSampled() | FixedSizeSampled():
             return _sampled_delta(mechanism, epsilon, relation)
         case Laplace():
-            return _laplace_delta(epsilon, _shift(mechanism, relation) / mechanism.scale)
+            # Balle, Barthe and Gaboardi 2018, Theorem 3
+            loss = _shift(mechanism, relation) / mechanism.scale
+            return (-((epsilon - loss) / 2).expm1()).max(arb(0))
         case RandomizedResponse() | PureDP() | ApproximateDP():
             return _response_delta(epsilon, mechanism)
     return gaussian_delta(epsilon, _mu_squared(mechanism, relation).sqrt())
@@ -372,11 +374,6 @@ def _atoms(claim: RandomizedResponse | PureDP | ApproximateDP, q: arb, way: str)
             removed = way != "add"
             found.append((without * mixed.exp(), mixed) if removed else (without, -mixed))
     return Atoms(*zip(*found, strict=True))
-
-
-def _laplace_delta(epsilon: arb, loss: arb) -> arb:
-    """Return delta for loss = shift / scale (Balle, Barthe and Gaboardi 2018, Theorem 3)."""
-    return (-((epsilon - loss) / 2).expm1()).max(arb(0))
 
 
 def _response_delta(epsilon: arb, mechanism: RandomizedResponse | PureDP | ApproximateDP) -> arb:

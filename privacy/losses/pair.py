@@ -50,10 +50,8 @@ class LossPair(Loss):
         """The privacy profile, the larger of both directions."""
         raise NotImplementedError
 
-    @property
-    def exact_profile(self) -> bool:
-        """Whether `profile` is that of this pair, not of a slightly worse one."""
-        return True
+    exact_profile = True
+    """Whether `profile` is that of this pair, not of a slightly worse one."""
 
     @property
     def model(self) -> "losses.quadrature.LossModel | None":

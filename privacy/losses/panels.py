@@ -79,12 +79,6 @@ class SampledLaplace(LossModel):
         count = 2 / self.scale + (t + 1) * self._steepest() / 8 + more
         return math.ceil(min(count, MOST_NODES))  # MOST_NODES panels are refused
 
-    def _across(self, t: float, more: float) -> tuple[Array, Array]:
-        """Return panels of [0, 1] that raise the exponent by <= 8: 16 points are good to 1e-25."""
-        count = self._panel_count(t, more)
-        refuse_beyond(MOST_NODES, count * 16)
-        return _panels(np.linspace(0.0, 1.0, count + 1))
-
     def _steepest(self) -> float:
         """Return a bound on |dL/dx| on [0, 1] and, up to a factor near 1, on the path."""
         return 2 / self.scale * slope(1 / self.scale, self.sampling_probability)
@@ -102,7 +96,10 @@ class SampledLaplace(LossModel):
         finest = math.ceil(math.log2(max(even[1] * self._steepest() * (t + 1 + w) / 8, 1)))
         halves = even[1] * 2.0 ** np.arange(-finest, 0)
         y, leg = _panels(np.concatenate([[0.0], halves, even[1:]]))
-        x, top = self._across(t, 5 * max(2 * rate, 1 / depth))
+        # panels that raise the exponent by <= 8: 16 points are good to 1e-25
+        count = self._panel_count(t, 5 * max(2 * rate, 1 / depth))
+        refuse_beyond(MOST_NODES, count * 16)
+        x, top = _panels(np.linspace(0.0, 1.0, count + 1))
         place = np.concatenate([1j * y, x + 1j * depth, 1 + 1j * y, [0.0, 1.0]])
         measure = 0.5 * rate * np.concatenate([1j * leg, top, -1j * leg])
         if direction == "add":

@@ -32,11 +32,8 @@ class GaussianCurve(Curve):
 
     notion: ClassVar[str] = "gaussian"
     theorem: ClassVar[str] = "Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 3.3"
+    exact = True
     mu_squared: float
-
-    @property
-    def exact(self) -> bool:
-        return True
 
     @property
     def mu(self) -> float:

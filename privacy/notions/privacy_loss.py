@@ -301,11 +301,7 @@ class LossCurve(PairCurve):
         "(Doroshenko et al. 2022, arXiv 2207.04380)"
     )
     resolution: ClassVar[float] = 1e-6
-
-    @property
-    def exact(self) -> bool:
-        """Whether the result is that of the dominating pairs, up to the stated error."""
-        return True
+    exact = True  # for the dominating pairs, up to the stated error
 
     @property
     def beats_moments(self) -> bool:
