@@ -33,17 +33,20 @@ class Asked:
     takes: tuple[str, ...] = ()
     participations: bool = False
     """Whether ``epochs`` also bounds the participations of a record."""
+    risks: bool = False
+    """Whether a target for attacks can replace epsilon and delta."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*self.one_of, *self.needs, *self.takes)
+        return (*self.one_of, *self.needs, *self.takes, *(RISKS if self.risks else ()))
 
     def settled(self, options: Mapping[str, Any]) -> Values:
         """Return the validated options with defaults filled in; None means not given."""
         values = named(options, self.names)
         values = {name: value for name, value in values.items() if value is not None}
         _refuse_swapped(values)
-        _refuse_missing(values, self.needs, self.one_of)
+        needs = _kind_of_target(values) if values.keys() & RISKS else self.needs
+        _refuse_missing(values, needs, self.one_of)
         checked = {name: RULES[name](value) for name, value in values.items()}
         defaults = {name: DEFAULTS[name] for name in self.takes if name in DEFAULTS}
         checked = defaults | by_batches(checked, self.takes, participations=self.participations)
@@ -62,6 +65,15 @@ def named(values: Mapping[str, Any], names: Iterable[str]) -> Values:
     if unknown := [name for name in spelled if name not in names]:
         raise ValueError(f"Unknown option {', '.join(unknown)}. Use one of {', '.join(names)}.")
     return spelled
+
+
+def _kind_of_target(values: Values) -> tuple[str, ...]:
+    given = values.keys() & {*RISKS, "epsilon", "delta"}
+    kind = next((kind for kind in KINDS if given == set(kind)), None)
+    if kind is None:
+        kinds = "; ".join(map(flags, KINDS))
+        raise ValueError(f"Expected one kind of target. Pass the options of one: {kinds}.")
+    return kind
 
 
 def sigma_of(values: Mapping[str, Any]) -> float:

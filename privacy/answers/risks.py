@@ -1,37 +1,10 @@
 """Targets for what an attacker achieves, in place of epsilon and delta."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 import privacy as dp
-from privacy.answers.batches import flags, run_of
-from privacy.answers.options import RISKS, Asked, Values, named, sigma_of
+from privacy.answers.batches import run_of
+from privacy.answers.options import RISKS, Values, sigma_of
 from privacy.answers.records import Record, record
-from privacy.calibration.targets import KINDS
 from privacy.mechanisms import Mechanism
-
-
-@dataclass(frozen=True)
-class Targeted(Asked):
-    """The options of a function that also takes a target for attacks."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All options."""
-        return (*super().names, *RISKS)
-
-    def settled(self, options: Mapping[str, Any]) -> Values:
-        """Return the validated options, as `Asked.settled`, for one kind of target."""
-        values = named(options, self.names)
-        given = {name for name in (*self.needs, *RISKS) if values.get(name) is not None}
-        if given.isdisjoint(RISKS):
-            return super().settled(options)
-        kind = next((kind for kind in KINDS if given == set(kind)), None)
-        if kind is None:
-            kinds = "; ".join(map(flags, KINDS))
-            raise ValueError(f"Expected one kind of target. Pass the options of one: {kinds}.")
-        return Asked(needs=kind, takes=self.takes).settled(options)
 
 
 def risks_of(curve: dp.Curve, values: Values) -> Record:

@@ -9,7 +9,6 @@ import privacy as dp
 from privacy.answers.batches import OPTIONS, run_of
 from privacy.answers.options import Asked, Values, sigma_of
 from privacy.answers.records import Record, record
-from privacy.answers.risks import Targeted
 from privacy.answers.risks import calibrated as calibrated_to_risk
 from privacy.calibration.questions import solved_noise
 from privacy.certification import QUICK, Unproven, as_proven, can_prove, proven_delta
@@ -19,7 +18,7 @@ NOISE = ("noise_multiplier", "sigma")
 SAMPLING = ("sampling_probability", "steps", *OPTIONS)
 REST = ("clip_norm", "relation", "notion", "certify")
 
-SIGMA = Targeted(needs=("epsilon", "delta"), takes=(*SAMPLING, *REST))
+SIGMA = Asked(needs=("epsilon", "delta"), takes=(*SAMPLING, *REST), risks=True)
 EPSILON = Asked(one_of=NOISE, needs=("delta",), takes=(*SAMPLING, *REST))
 DELTA = Asked(one_of=NOISE, needs=("epsilon",), takes=(*SAMPLING, *REST))
 STEPS = Asked(NOISE, ("epsilon", "delta"), ("sampling_probability", *OPTIONS[:-1], *REST))

@@ -59,11 +59,8 @@ class ReplacedPair(LossPair):
     def model(self) -> "losses.quadrature.LossModel | None":
         if not isinstance(self.inner, GaussianPair):
             return None
-        sampled = self.inner.sampled(self.q).model
-        if sampled is None:
-            return None
-        q, noise = sampled.sampling_probability, sampled.noise_multiplier  # type: ignore[attr-defined]
-        return losses.halves.MirroredGaussian(q, noise)
+        kept = self.inner.sampled(self.q)._kept
+        return losses.halves.MirroredGaussian(*kept) if kept else None
 
     @property
     def exact_model(self) -> bool:
