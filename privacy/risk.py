@@ -147,8 +147,8 @@ class Risk:
         """Return the smallest mu-GDP that this curve implies, and how loose it is.
 
         `remainder` is the probability in (0, 1) of outputs that the bound may leave out. At 0,
-        mu of a sampled mechanism would be that of the unsampled one. ValueError if delta exceeds it
-        for every epsilon. The regret is that of Gomez et al. 2025.
+        mu of a sampled mechanism would be that of the unsampled one. ValueError if delta exceeds
+        `remainder` for every epsilon. The regret is that of Gomez et al. 2025.
         """
         from privacy.tradeoffs import dominating_gaussian
 

@@ -32,9 +32,9 @@ def true_positive_rates(
 ) -> tuple[Array, Array]:
     """Return lower and upper bounds on 1 - f at each false positive rate.
 
-    The lower bounds hold if the profile `log_deltas` is the exact one within its error bounds.
-    `rates` are false positive rates in [0, 1], shape (n,). `fast` tells whether many epsilons cost
-    little more than one. `supremum` is an epsilon with delta = 0, or infinity.
+    The lower bounds hold if `log_deltas` is the exact profile within its error bounds. `rates` are
+    in [0, 1], shape (n,). `fast` tells whether many epsilons cost little more than one. `supremum`
+    is an epsilon with delta = 0, or infinity.
     """
     if not rates.size:
         return rates, rates

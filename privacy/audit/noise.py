@@ -36,7 +36,8 @@ def falsify_noise(
     - Shape, two-sided: the largest gap between the empirical and the claimed distribution function
       (Kolmogorov; p-value by the bound of Massart 1990, valid at every sample size).
     - Repeats: independent draws rarely give the same value twice. The noise may be rounded, to at
-      most 2^-30 of its scale; floats round true values beyond 2^22 times the scale more coarsely.
+      most 2^-30 of its scale. True values must be below 2^22 times the scale: floats round larger
+      ones more coarsely.
 
     `claim` is a `Gaussian` or `Laplace` mechanism. `residuals` are outputs minus true values,
     independent, of any shape, in the unit of the query. `clip_norm` > 0 is the unit of the claim's

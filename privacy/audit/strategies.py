@@ -31,8 +31,8 @@ def neighboring_pairs(
     """Return a Hypothesis strategy for neighboring data sets, with records from `records`.
 
     `null` is the record that contributes nothing; REPLACE_SPECIAL requires it. `unit` is
-    ``"record"``, or ``"user"``: data are then lists of (user, record), in any order, and all
-    records of one user differ, at most `max_per_user`. At most `max_size` records are in common.
+    ``"record"``, or ``"user"``: data are then lists of (user, record), in any order, that differ in
+    all records of one user, at most `max_per_user`. At most `max_size` records are in common.
     """
     relation = checks.relation(relation)
     remedy = "Pass the unit of privacy."

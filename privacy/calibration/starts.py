@@ -40,8 +40,8 @@ class Run(NamedTuple):
     def log_delta(self, epsilon: float) -> float:
         """Return the log of the sum of two estimates of delta that are usually too small.
 
-        The central limit theorem for sampled releases, mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong,
-        Long and Su 2020, Theorem 5), and T times the delta of one release, which is exact for one.
+        The central limit theorem, mu^2 = q^2 T (e^(1/s^2) - 1) (Bu, Dong, Long and Su 2020, Theorem
+        5), and T times the delta of one release, which is exact for one.
         """
         growth = self.noise**-2
         if self.q < 1:

@@ -408,9 +408,9 @@ class GridSum:
     """The sum of independent losses on grids of one step, by a Fourier transform.
 
     Masses are tilted before the transform, so that those near the epsilon of the tilt keep their
-    digits. Bounds on the errors are added, or subtracted for a lower bound. `parts` has each grid
-    loss and its number of runs; all are upper bounds or all are lower bounds. `tilt` is from
-    `choose_tilt` or `no_tilt`, and may be for other bounds of the same pairs.
+    digits. `parts` has each grid loss and its number of runs; all are upper bounds or all are lower
+    bounds. `tilt` is from `choose_tilt` or `no_tilt`, and may be for other bounds of the same
+    pairs.
     """
 
     def __init__(self, parts: _Parts, tilt: Tilt) -> None:

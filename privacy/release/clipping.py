@@ -28,10 +28,10 @@ class Contributions:
     Build it with `clip_records`, `clip_users` or `LifetimeCap.clip_users`; by hand, only the norms
     are checked. It contains the data and is not private.
 
-    `values` has shape (n,) or (n, d), read-only; the exact norm of each row is at most `bound`, the
-    clip norm C: the sensitivity of the sum to adding, removing or zeroing one row; 2C to replacing
-    one. `norm` is ``"l1"``, ``"l2"`` or ``"linf"``. `unit` is the unit of privacy, one per row:
-    ``"record"`` or ``"user"``. `users` has the user of each row, if the unit is the user.
+    `values` has shape (n,) or (n, d), read-only. `bound` is the clip norm C, at least the exact
+    norm of each row: the sum changes by at most C if a row is added, removed or zeroed, and by 2C
+    if one is replaced. `norm` is ``"l1"``, ``"l2"`` or ``"linf"``. `unit`, the unit of privacy, is
+    ``"record"`` or ``"user"``, one per row. `users` has the user of each row, for the latter.
     """
 
     values: Floats = field(repr=False)

@@ -28,12 +28,12 @@ class Release:
 
     `values` is the noisy sum, of shape () or (d,); multiples of `step`. `contribution_bound` is the
     sensitivity of the sum to adding, removing or zeroing one record or user, in the norm of the
-    noise; up to twice this to replacing one. `mechanism` is to be accounted for, and is valid in
-    every neighboring relation: once if `charged_once`, when it covers ALL releases under one
-    `LifetimeCap` with noise of this scale, else at every release, also of the same contributions.
-    `unit` is the unit of privacy, ``"record"`` or ``"user"``. `scale` is the standard deviation of
-    Gaussian noise, or the scale of Laplace noise, and `step` the spacing of the lattice, a power of
-    two, both in the data's unit. `is_simulation`: the noise is reproducible and gives no privacy.
+    noise; up to twice this to replacing one. Account for `mechanism`, which is valid in every
+    relation, at every release, also of the same contributions; but only once if `charged_once`: it
+    then covers ALL releases under one `LifetimeCap` with noise of this scale. `unit` is the unit of
+    privacy, ``"record"`` or ``"user"``. `scale` is the standard deviation of Gaussian noise, or the
+    scale of Laplace noise, and `step` the spacing of the lattice, a power of two, both in the
+    data's unit. `is_simulation`: the noise is reproducible and gives no privacy.
     """
 
     values: npt.NDArray[np.float64]

@@ -82,7 +82,7 @@ class Participation(ABC):
         """Each record is in one group; release k takes a Poisson sample of group k mod `groups`.
 
         See `CyclicPoisson` for the parameters. C has at most `groups` bands. The sensitivity is
-        that of one release: sampling amplifies all later participations of the record as well.
+        that of one release; the record's other releases count as further samples.
         """
         q = checks.probability(sampling_probability)
         return _CyclicPoisson(q, checks.count("groups", groups, "Pass the number of groups."))
