@@ -111,10 +111,14 @@ class Thompson:
         checks.moderate("scale", self.scale, "Pass the factor v of the standard deviation.")
         checks.real("decay", self.decay, "Pass a factor, such as 0.95.", above=0, at_most=1)
 
+    def factor(self, batch: int) -> float:
+        """Return v in a batch."""
+        return self.scale * self.decay**batch
+
     def pick(
         self, candidates: Array, mean: Array, root: Array, noise: Noise, batch: int, rounds: Rounds
     ) -> Indices:
-        theta = sum_with(mean, root, noise.normals, self.scale * self.decay**batch)
+        theta = sum_with(mean, root, noise.normals, self.factor(batch))
         best: Indices = times(candidates, theta).argmax(-1)
         return best
 
@@ -129,7 +133,7 @@ def prepared(
     total = np.empty(len(candidates))
     best = total.argmax
     if type(rule) is Thompson:
-        scale, columns, fit = rule.scale * rule.decay**batch, root.T, candidates.dot
+        scale, columns, fit = rule.factor(batch), root.T, candidates.dot
 
         def sampled(noise: Noise) -> Any:
             fit(dgemv(scale, columns, noise[0], 1.0, mean, 0, 1, 0, 1, 1), total)

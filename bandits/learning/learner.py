@@ -3,6 +3,7 @@
 Live agents run it one round at a time, simulations run many replicates by rounds or batches.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,13 +25,16 @@ from bandits.learning.exploration import (
     Repeating,
     Repeats,
     Rounds,
+    Thompson,
     prepared,
 )
-from bandits.learning.linear_model import Model
+from bandits.learning.linear_model import Model, Ridge, times
 from bandits.learning.posterior import NoiseAware
-from bandits.learning.rewards import Channel
+from bandits.learning.rewards import Channel, Open, Released
 from bandits.learning.schedules import Schedule
 
+_CACHED = 24
+"""Number of replicates whose candidates are scored at once, so that they stay in the cache."""
 _AHEAD = 256
 """Number of rounds for which random numbers are drawn at once."""
 
@@ -68,13 +72,20 @@ class Learner:
         self._repeats = Repeats(lead, self.dimension)
         self._nothing = Noise(np.zeros(0), np.zeros(0))
         self._measured = not self.schedule.lockstep
+        # whether a batch counts only by its sums of x x' and r x; live sums quantize each round
+        model, channel = self.model, self.channel
+        exact = type(channel) is Open or (type(channel) is Released and channel.sums.simulation)
+        kept = type(model) is Ridge or (type(model) is NoiseAware and model.half_life == math.inf)
+        self._summed = exact and kept
         self._open()
         self._ahead: list[Noise] = []
         self._next = 0
         self._before = self.draws.state() if self.draws.live else []
         self.propensity: float | None = None  # of a live learner's last pick
-        # valid until the model changes: scores of all arms, and weights of a live learner's arms
+        # valid until the model changes: scores of all arms, or x'mean and S'x of Thompson sampling,
+        # and weights of a live learner's arms
         self._scores: Array | None = None
+        self._fits: tuple[Array, Array] | None = None
         self._weights: tuple[bytes, tuple[Array, Array]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -210,12 +221,14 @@ class Learner:
         mean, root, first = self.model.mean, self.model.root, self.rounds + 1
         self.rounds += count
         self.in_batch += count
-        in_batch = (self._length or count) * offered.shape[-1]
-        if self._score is not None and arms.shape[1] <= in_batch:
+        rule, few = self._rule, arms.shape[1] <= (self._length or count) * offered.shape[-1]
+        if few and self._score is not None:
             if self._scores is None:
-                self._scores = self._score(arms, mean, root)
-            picks: Indices = gathered(self._scores[..., None], offered)[..., 0].argmax(-1)
+                self._scores = self._score(arms, mean, root)[..., None]
+            picks: Indices = gathered(self._scores, offered)[..., 0].argmax(-1)
             return picks
+        if few and rule is self._base and type(rule) is Thompson:
+            return self._sampled(rule, arms, offered)
         mean, root, rounds = mean[:, None, :], root[:, None], np.arange(first, first + count)
         candidates = gathered(arms, offered)
         return self._pick(
@@ -225,6 +238,21 @@ class Learner:
             lambda rule: self.draws.noise(rule, count, self.dimension),
             rounds,
         )
+
+    def _sampled(self, rule: Thompson, arms: Array, offered: Indices) -> Indices:
+        """Pick by Thompson sampling: with S the root, x scores x'mean + v (S'x)'z."""
+        if self._fits is None:
+            self._fits = arms @ self.model.mean[..., None], arms @ self.model.root
+        fits, reach = self._fits
+        noise = self.draws.noise(rule, offered.shape[1], self.dimension).normals
+        picks = np.empty(offered.shape[:2], dtype=np.int64)
+        for i in range(0, len(picks), _CACHED):
+            own = slice(i, i + _CACHED)
+            scores = times(gathered(reach[own], offered[own]), noise[own])
+            scores *= rule.factor(self.batch)
+            scores += gathered(fits[own], offered[own])[..., 0]
+            scores.argmax(-1, picks[own])
+        return picks
 
     def _one_by_one(self, candidates: Array) -> Indices:
         picks = np.empty(candidates.shape[:2], dtype=np.int64)
@@ -245,13 +273,25 @@ class Learner:
         self.channel.release(features, rewards, users)
         self.learn(features, self.channel.prefix)
 
+    def close_block(self, arms: Array, chosen: Indices, rewards: Array, users: Indices) -> None:
+        """`close` a batch, given all arms as in `play_block` and the picks, shape (R, B)."""
+        size, shape = arms.shape[1], (len(chosen), arms.shape[1])
+        if not self._summed or size > chosen.shape[1]:
+            self.close(gathered(arms, chosen), rewards, users)
+            return
+        # one row for each arm, with the same sums of x x' and r x
+        places = (size * np.arange(len(chosen))[:, None] + chosen).ravel()
+        roots = np.sqrt(np.bincount(places, minlength=math.prod(shape)).reshape(shape))
+        sums = np.bincount(places, rewards.ravel(), math.prod(shape)).reshape(shape)
+        self.close(roots[..., None] * arms, sums / np.maximum(roots, 1), users)
+
     def learn(self, features: Array, prefix: Array) -> None:
         """Update the model with the release of the oldest batch."""
         if self._sampling is not None and isinstance(self.model, NoiseAware):
             self.model.repeats = self._repeats.sampling
         self.model.close(features, prefix)
         self.waiting.pop(0)
-        self._scores = self._weights = None
+        self._scores = self._fits = self._weights = None
 
     def turn(self) -> None:
         """End the open batch, which is released after the grace period."""

@@ -98,7 +98,7 @@ class Range:
     def centered_all(self, rewards: Array) -> Array:
         """Return an array of rewards, clipped and centered; NaN becomes 0."""
         out: Array = np.clip(rewards, self.low, self.high) - self.center
-        return np.nan_to_num(out, nan=0.0)
+        return np.where(np.isnan(out), 0.0, out)
 
 
 def numbers(rewards: Any) -> Array:

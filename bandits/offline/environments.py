@@ -62,13 +62,14 @@ def distinct(uniforms: Array, pool: Indices) -> Indices:
 
     `uniforms` in [0, 1) have the shape (..., n), and `pool` is a number or has the shape (...).
     """
-    columns = np.moveaxis(uniforms, -1, 0)
-    found = np.empty(columns.shape, dtype=np.int64)
+    out: Indices = np.empty(uniforms.shape, dtype=np.int64)
+    found: Indices = np.empty((out.shape[-1], *out.shape[:-1]), dtype=np.int64)
     for i, drawn in enumerate(found):
         last = pool - len(found) + i
-        np.multiply(columns[i], last + 1, out=drawn, casting="unsafe")  # rounds toward zero
+        np.multiply(uniforms[..., i], last + 1, out=drawn, casting="unsafe")  # rounds toward zero
         np.copyto(drawn, last, where=(found[:i] == drawn).any(0))
-    return np.ascontiguousarray(np.moveaxis(found, 0, -1))
+        out[..., i] = drawn
+    return out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,12 +189,14 @@ class _SyntheticWorld(World):
 
     def block(self, count: int) -> Block:
         environment = self.environment
-        shape = (count, environment.candidates)
-        drawn = stacked([rng.random for rng in self.generators], shape)
-        if environment.reward_distribution == "gaussian":
+        size = count * environment.candidates
+        gaussian = environment.reward_distribution == "gaussian"
+        both = (size if gaussian else size + count,)
+        uniforms = stacked([rng.random for rng in self.generators], both)
+        drawn = uniforms[:, :size].reshape(-1, count, environment.candidates)
+        draws = uniforms[:, size:]
+        if gaussian:
             draws = stacked([rng.standard_normal for rng in self.generators], (count,))
-        else:
-            draws = stacked([rng.random for rng in self.generators], (count,))
         start, pool = environment.pool(self.played, count)
         chosen = distinct(drawn, np.asarray(pool)) + start[:, None]
         rows = np.arange(len(self.generators))[:, None, None] * environment.arms

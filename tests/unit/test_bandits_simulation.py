@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -71,6 +72,32 @@ def test_a_regret_curve_does_not_depend_on_the_number_of_points():
     assert few.rounds.tolist() == [100, 200, 300]
     np.testing.assert_array_equal(few.regret["TS"], many.regret["TS"][:, few.rounds - 1])
     assert (np.diff(many.regret["TS"]) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (bandits.AdaPrivateTS, {"frozen": True}),
+        (bandits.AdaPrivateAmp, {"sampling_probability": 0.5}),
+        (bandits.PrivateUCB, {}),
+        (bandits.PrivateUCB, {"half_life": 40}),
+        (bandits.CoreSetElimination, {}),
+    ],
+)
+def test_a_batch_of_few_arms_is_learned_as_its_rounds(kind, options):
+    with warnings.catch_warnings(action="ignore"):
+        algorithm = kind(**PRIVATE, **options)
+    rng = np.random.default_rng(0)
+    arms = algorithm.prepared(rng.standard_normal((2, 6, 4)))
+    seeds = [np.random.SeedSequence(i) for i in range(2)]
+    rows, block = (algorithm.learner(seeds, np.random.default_rng(1)) for _ in range(2))
+    for _ in range(2):
+        chosen, rewards = rng.integers(0, 5, (2, 40)), rng.random((2, 40))
+        rows.close(arms[[[0], [1]], chosen], rewards, chosen)
+        block.close_block(arms, chosen, rewards, chosen)
+    one, other = ((m.mean, m.root @ m.root.swapaxes(-1, -2)) for m in (rows.model, block.model))
+    np.testing.assert_allclose(one[0], other[0], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(one[1], other[1], rtol=1e-10, atol=1e-12)
 
 
 def test_frozen_and_exact_updates_cost_the_same_regret():
