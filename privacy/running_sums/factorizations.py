@@ -73,7 +73,7 @@ class Factorization(ABC):
         Stores `band` vectors instead of K. Releases at least `band` apart have orthogonal columns
         of C: less sensitivity for records with several participations. `optimized` minimizes the
         mean noise variance at sensitivity 1 over the coefficients (Choquette-Choo et al. 2023),
-        within a second for K = 10,000 and 32 diagonals; by default, they are those of `square_root`.
+        within 1 s for K = 10,000 and 32 diagonals; by default, they are those of `square_root`.
         """
         releases = _size(releases)
         band = min(checks.count("band", band, "Pass the number of diagonals of C."), releases)
