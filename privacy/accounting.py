@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
 from privacy import checks, mechanisms
 from privacy.curves import NO_HINT, Answer, Curve, GroupCurve, Hint
 from privacy.guarantees import ONE_RECORD, Guarantee
-from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose
-from privacy.mechanisms.base import brief
+from privacy.mechanisms import Mechanism, UnsupportedMechanism, brief, compose
 from privacy.mechanisms.sampling import mu_squared, unsampled
 from privacy.names import suggests_names
 from privacy.notions.splits import SplitCurve, WorstCurve

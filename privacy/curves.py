@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, over
 
 from privacy import checks
 from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
-from privacy.mechanisms.base import Mechanism, UnsupportedMechanism, brief
-from privacy.mechanisms.combinators import parallel
-from privacy.mechanisms.selection import BestOf
+from privacy.mechanisms import BestOf, Mechanism, UnsupportedMechanism, brief, parallel
 from privacy.numerics.display import html_table, rounded
 from privacy.numerics.rounding import ratio_down, round_up, sum_up
 from privacy.numerics.solve import invert, invert_all

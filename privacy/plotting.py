@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 
 from privacy import checks
 from privacy.accounting import account
-from privacy.mechanisms import repeat
-from privacy.mechanisms.base import brief
+from privacy.mechanisms import brief, repeat
 from privacy.relations import ADD_OR_REMOVE_ONE
 
 if TYPE_CHECKING:

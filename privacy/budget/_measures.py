@@ -16,7 +16,6 @@ from privacy.accounting import Notion, account
 from privacy.calibration import noise_multiplier
 from privacy.losses.pair import LossPair
 from privacy.mechanisms import Gaussian, Mechanism, UnsupportedMechanism, ZeroConcentratedDP
-from privacy.mechanisms.base import brief, check_relation
 from privacy.notions.gaussian import GaussianCurve
 from privacy.notions.zcdp import epsilon_from_rho, rho_from_epsilon
 from privacy.numerics.display import rounded
@@ -113,7 +112,7 @@ class Measure(ABC):
     def _finite(self, value: float, mechanism: Mechanism) -> Fraction:
         if not math.isfinite(value):
             message = (
-                f"{brief(mechanism)} has no finite cost with notion={self.notion!r}. "
+                f"{mechanisms.brief(mechanism)} has no finite cost with notion={self.notion!r}. "
                 "Pass another notion."
             )
             raise UnsupportedMechanism(message, mechanism=mechanism, notion=self.notion)
@@ -162,7 +161,7 @@ class Rho(Converted):
         if isinstance(mechanism, Gaussian):
             return (_mu_squared(mechanism, relation) / 2,)
         if isinstance(mechanism, ZeroConcentratedDP):
-            check_relation(mechanism, relation)
+            mechanisms.check_relation(mechanism, relation)
             # the smaller value, so that an epsilon computed from this rho fits its own budget
             return (min(Fraction(mechanism.rho), decimal(mechanism.rho)),)
         return None
@@ -256,7 +255,7 @@ class EpsilonDelta(Measure):
 
     def _exact(self, mechanism: Mechanism, relation: NeighboringRelation) -> Cost | None:
         if isinstance(mechanism, mechanisms.ApproximateDP):
-            check_relation(mechanism, relation)
+            mechanisms.check_relation(mechanism, relation)
             return decimal(mechanism.epsilon), decimal(mechanism.delta)
         if isinstance(mechanism, mechanisms.PoissonSampled):
             claim, q = mechanism.mechanism, mechanism.sampling_probability
@@ -297,7 +296,7 @@ def _pure_loss(mechanism: Mechanism, relation: NeighboringRelation) -> Fraction 
     """Return the largest privacy loss of a mechanism with a closed form, else None."""
     match mechanism:
         case mechanisms.PureDP() | mechanisms.ExponentialMechanism():
-            check_relation(mechanism, relation)
+            mechanisms.check_relation(mechanism, relation)
             return decimal(mechanism.epsilon)
         case mechanisms.RandomizedResponse():
             return Fraction(mechanism.epsilon)

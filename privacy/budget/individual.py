@@ -10,8 +10,7 @@ from privacy import checks
 from privacy.budget._measures import GRACE, SAVED, Immutable, MuSquared, down, saved, up
 from privacy.certification import certified
 from privacy.guarantees import Guarantee
-from privacy.mechanisms import Mechanism, UnsupportedMechanism, ZeroConcentratedDP
-from privacy.mechanisms.base import brief
+from privacy.mechanisms import Mechanism, UnsupportedMechanism, ZeroConcentratedDP, brief
 from privacy.notions.zcdp import rho_from_epsilon
 from privacy.numerics.rounding import U
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation

@@ -13,9 +13,7 @@ from privacy import checks, mechanisms
 from privacy.accounting import Notion, account, check_notion
 from privacy.budget._measures import Immutable
 from privacy.guarantees import ONE_RECORD
-from privacy.mechanisms import Mechanism, PoissonSampled, compose, repeat
-from privacy.mechanisms.base import brief
-from privacy.mechanisms.users import user_level
+from privacy.mechanisms import Mechanism, PoissonSampled, brief, compose, repeat, user_level
 from privacy.numerics.display import html_table
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 

@@ -13,8 +13,7 @@ from typing import Literal, NamedTuple
 from privacy import checks
 from privacy.certification._coverage import COVERS, Unproven, plain
 from privacy.guarantees import Guarantee, NotCertified, records_in
-from privacy.mechanisms import Mechanism, mechanism_from_json
-from privacy.mechanisms.base import brief
+from privacy.mechanisms import Mechanism, brief, mechanism_from_json
 from privacy.numerics.rounding import ULP
 from privacy.relations import NeighboringRelation
 

@@ -13,10 +13,6 @@ from privacy import checks, mechanisms
 from privacy.accounting import Notion, account, check_notion
 from privacy.curves import Curve
 from privacy.mechanisms import Mechanism, UnsupportedMechanism, compose, no_op, repeat
-from privacy.mechanisms.base import brief, parts_of
-from privacy.mechanisms.finite import from_pmfs
-from privacy.mechanisms.selection import BestOf, best_of
-from privacy.mechanisms.tables import from_cdfs
 from privacy.numerics.rounding import ratio_up, round_down, round_up
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, REPLACE_SPECIAL, NeighboringRelation
 
@@ -70,7 +66,7 @@ def to_dp_event(
     name, values = write(mechanism, relation)
     kind = getattr(dp_event, name, None)
     if kind is None:
-        message = f"The installed dp-accounting has no {name} for {brief(mechanism)}."
+        message = f"The installed dp-accounting has no {name} for {mechanisms.brief(mechanism)}."
         raise UnsupportedMechanism(f"{message} Install a later version.", mechanism=mechanism)
     return kind(**values)
 
@@ -88,7 +84,7 @@ def _refused(event: Event, reason: str) -> UnsupportedMechanism:
 
 def _unwritten(mechanism: Mechanism, relation: NeighboringRelation) -> UnsupportedMechanism:
     remedy = "Account for it with account(mechanism)."
-    message = f"No event describes {brief(mechanism)} under {relation}. {remedy}"
+    message = f"No event describes {mechanisms.brief(mechanism)} under {relation}. {remedy}"
     return UnsupportedMechanism(message, mechanism=mechanism)
 
 
@@ -121,7 +117,8 @@ def _response(event: Event, relation: NeighboringRelation) -> Mechanism:
         return no_op()
     _noisy(event, p)
     if relation is REPLACE_SPECIAL:
-        return from_pmfs([1 - p + p / k, p * (k - 1) / k], [1 / k, 1 - 1 / k], relation=relation)
+        given, null = [1 - p + p / k, p * (k - 1) / k], [1 / k, 1 - 1 / k]
+        return mechanisms.from_pmfs(given, null, relation=relation)
     return mechanisms.RandomizedResponse(round_up(math.log1p(k * (1 - p) / p), 1e-15), k)
 
 
@@ -189,9 +186,8 @@ def _best_of(event: Event, relation: NeighboringRelation) -> Mechanism:
     once = _read(event.event, relation)
     if event.mean == 1 and event.shape < math.inf:
         return once
-    if event.shape == math.inf:
-        return best_of(once, mean_runs=event.mean, distribution="poisson")
-    return best_of(once, mean_runs=event.mean, distribution=event.shape)
+    law: Any = "poisson" if event.shape == math.inf else event.shape
+    return mechanisms.best_of(once, mean_runs=event.mean, distribution=law)
 
 
 def _zcdp(event: Event, relation: NeighboringRelation) -> Mechanism:
@@ -251,7 +247,7 @@ def _mixture(event: Event, relation: NeighboringRelation) -> Mechanism:
         return lambda _: np.minimum(found, 1)
 
     zero, one = np.zeros(1), np.ones(1)
-    return from_cdfs(
+    return mechanisms.from_cdfs(
         tail(1, c, w),
         tail(1, zero, one),
         loss.tolist(),
@@ -320,7 +316,7 @@ def _write(
     def write(m: Any, relation: NeighboringRelation) -> tuple[str, Mapping[str, Any]]:
         if unless(m, relation):
             raise _unwritten(m, relation)
-        for each in (m, *parts_of(m)):
+        for each in (m, *mechanisms.parts_of(m)):
             _check_distance(each, relation)
         return name, {field: _written(of(m), relation) for field, of in read.items()}
 
@@ -393,7 +389,7 @@ _WRITERS: dict[type[Mechanism], _Write] = {
         num_selected="participations",
         num_steps="steps",
     ),
-    BestOf: _write(
+    mechanisms.BestOf: _write(
         "RepeatAndSelectDpEvent",
         event="mechanism",
         mean="mean_runs",
@@ -515,7 +511,7 @@ class DpAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]  # it
 
 
 def _kind(mechanism: Mechanism) -> Any:
-    return (type(mechanism), *map(_kind, parts_of(mechanism)))
+    return (type(mechanism), *map(_kind, mechanisms.parts_of(mechanism)))
 
 
 def _parts(event: Event, count: int) -> Iterator[tuple[Event, int]]:

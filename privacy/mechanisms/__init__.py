@@ -4,7 +4,8 @@
 # isort: off
 from privacy.mechanisms.allocation import CyclicPoisson, RandomAllocation
 from privacy.mechanisms.base import (
-    REGISTRY, Mechanism, UnsupportedMechanism, checked, mechanism_from_json, register_mechanism,
+    REGISTRY, Mechanism, UnsupportedMechanism, brief, check_relation, checked, mechanism_from_json,
+    parts_of, register_mechanism,
 )
 from privacy.mechanisms.choice import ExponentialMechanism, PermuteAndFlip
 from privacy.mechanisms.claims import ApproximateDP, PureDP, RandomizedResponse, ZeroConcentratedDP
@@ -31,7 +32,8 @@ __all__ = [
     "FixedSizeSampled", "Gaussian", "GroupSampled", "Laplace", "Mechanism", "NoOp", "Parallel",
     "PermuteAndFlip", "PoissonSampled", "PureDP", "RandomAllocation", "RandomizedResponse",
     "Repeated", "ShuffledReports", "TreeAggregation", "TruncatedPoisson", "UnsupportedMechanism",
-    "ZeroConcentratedDP", "best_of", "checked", "compose", "from_cdfs", "from_pmfs", "from_profile",
-    "mechanism_from_json", "no_op", "parallel", "register_mechanism", "repeat", "user_level",
+    "ZeroConcentratedDP", "best_of", "brief", "check_relation", "checked", "compose", "from_cdfs",
+    "from_pmfs", "from_profile", "mechanism_from_json", "no_op", "parallel", "parts_of",
+    "register_mechanism", "repeat", "user_level",
 ]
 # fmt: on

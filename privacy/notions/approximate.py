@@ -16,8 +16,7 @@ from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
 from privacy.losses.claims import NO_LOSS, ClaimPair
 from privacy.losses.pair import Loss, LossPair
 from privacy.losses.profiles import Profile
-from privacy.mechanisms.base import UnsupportedMechanism
-from privacy.mechanisms.selection import BestOf
+from privacy.mechanisms import BestOf, UnsupportedMechanism
 from privacy.notions import claim_sums
 from privacy.notions.claim_sums import LatticeSum, mean_and_norm
 from privacy.numerics.rounding import U, least, round_up, sum_up

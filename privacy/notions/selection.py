@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from privacy.curves import NO_HINT, Answer, Curve, Hint, LastCurve
-from privacy.mechanisms.base import UnsupportedMechanism
-from privacy.mechanisms.selection import BestOf
+from privacy.mechanisms import BestOf, UnsupportedMechanism
 from privacy.numerics.rounding import exp_up, round_up
 from privacy.numerics.solve import golden
 
