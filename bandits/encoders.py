@@ -97,8 +97,8 @@ class DeclaredFeatures(_Encoder):
     columns
         For each key, its categories, or None for a number; other keys and values add nothing.
     arms
-        Action ids for `candidates`, which has one block of context features for each, and zeros for
-        other ids. Encoding a context without `candidates` then gives zeros.
+        Action ids for `candidates`: each has its own block of context features, and other ids give
+        zeros. So does a context that is encoded without `candidates`.
 
     Examples
     --------

@@ -41,11 +41,11 @@ class PrivateContexts(Private):
 
     Notes
     -----
-    The published noise of a node is (Z + Z')/sqrt2, with Z of standard deviation
-    ``published_sigma`` in each entry, on the sum of v v', v = (x, r - center). Its variance doubles
-    on the diagonal, so the upper triangle, with off-diagonal entries times sqrt2, and
-    sqrt2 (r - center) x all have standard deviation sqrt2 sigma. The corner (r - center)^2 is not
-    released. The leaves of the tree are batches. The published regularizer shifts each released
+    A node of the tree holds the sum of v v', v = (x, r - center); the leaves are batches. Its
+    published noise is (Z + Z')/sqrt2, where each entry of Z has standard deviation sigma =
+    ``published_sigma``. On the diagonal the variance is twice as large. So the upper triangle, with
+    off-diagonal entries times sqrt2, and sqrt2 (r - center) x all have standard deviation sqrt2
+    sigma. The corner (r - center)^2 is not released. The published regularizer shifts each released
     matrix by 2 Upsilon; eigenvalues below Upsilon are set to Upsilon.
     """
 

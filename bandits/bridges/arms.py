@@ -17,8 +17,8 @@ Build = Callable[[int], Algorithm]
 class ArmPolicy:
     """A policy for declared arms and numeric contexts, with ``fit`` and ``predict``.
 
-    The features of an arm are the context and a 1 in its block, and zeros for the other arms. A row
-    that is fitted is a round of the agent, whose action was chosen elsewhere.
+    The features of an arm are the context and a 1 in its block, and zeros for the other arms. A
+    fitted row is a round of the agent, with an action that was chosen elsewhere.
 
     `arms` are the ids of the arms, and `build` is a function from the number of features,
     arms * (c + 1), to an algorithm. The attribute `agent` is None before the first fit or
