@@ -36,8 +36,8 @@ def curve(options: Mapping[str, Any], *, track: Track = iter) -> Record:
     method. `options` has ``kind``, one of ``"epsilon_against_steps"``, ``"delta_against_epsilon"``,
     ``"sigma_against_epsilon"``, ``"sigma_against_sampling_probability"`` and ``"tradeoff"``;
     ``notions``, a list of accounting methods (``["tightest"]``); ``points``, the number of values
-    (30); and the options of a run, as in `privacy.answers.sigma`. The option on the horizontal axis
-    is its largest value. `track` wraps the values of that axis, for example to show progress.
+    (30); and the options of a run, as in `privacy.answers.sigma`, where that of the horizontal axis
+    is the largest value. `track` wraps the values of that axis, for example to show progress.
     Raises `UnsupportedMechanism` if an accounting method has no proven bound.
     """
     given = dict(named(options, ("kind", "notions", "points", *NAMES)))

@@ -32,9 +32,8 @@ def sigma(options: Mapping[str, Any]) -> Record:
     ``false_positive_rate``; or ``bayes_risk`` and ``prior``. Options with defaults:
     ``sampling_probability`` (1), ``steps`` (1), ``clip_norm`` (1), ``relation``
     (``"add-or-remove-one"``), ``notion`` (``"tightest"``) and ``certify`` (certify if it is fast).
-    Raises `Infeasible` if no value meets the target, or no finite epsilon holds. Raises
-    `NotCertified` if ``certify`` is True and no proof is found. Raises `UnsupportedMechanism` if no
-    bound is proven for that accounting method and relation.
+    Raises `Infeasible` if no value meets the target or no finite epsilon holds, `NotCertified` if
+    ``certify`` is True and no proof is found, and `UnsupportedMechanism` if no bound is proven.
     """
     values = SIGMA.settled(options)
     return (calibrated if "epsilon" in values else calibrated_to_risk)("sigma", values)

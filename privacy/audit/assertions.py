@@ -59,9 +59,9 @@ def assert_not_falsified(
     """Assert that the outputs of a release do not falsify its claim; else raise `Falsified`.
 
     `claim` is a mechanism or its curve, by default that of the test's ``dp_claim`` mark. The
-    default significance level is a share of the level in the mark, so that all marked tests of a
-    session together have at most that false positive rate; without a mark, it is 1e-6. The default
-    seed is derived from the name of the marked test. The others are as in `privacy.audit.audit`.
+    default significance level is a share of the level in the mark, which all marked tests of a
+    session together keep; without a mark, it is 1e-6. The default seed is derived from the name of
+    the marked test. The others are as in `privacy.audit.audit`.
     """
     from privacy.audit.claims import audit
 

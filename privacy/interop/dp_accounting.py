@@ -30,10 +30,10 @@ def from_dp_event(event: Event, *, relation: NeighboringRelation = ADD_OR_REMOVE
     """Return the mechanism that an event describes.
 
     `event` is a `dp_accounting.DpEvent`, of the released version or of a later one. Pass the
-    mechanism to `account` with the same `relation`, ours, its name, or that of dp-accounting:
-    claims and tables carry it, and some events have a meaning under some relations only. Raises
-    `NoGuarantee` if it has no finite epsilon, such as `NonPrivateDpEvent` or noise of scale 0.
-    Raises `UnsupportedMechanism`, which names the event, if it has no counterpart.
+    mechanism to `account` with the same `relation` (ours, its name, or that of dp-accounting):
+    claims and tables carry the relation, and some events have a meaning under some relations only.
+    Raises `NoGuarantee` if the event has no finite epsilon, such as `NonPrivateDpEvent` or noise of
+    scale 0, and `UnsupportedMechanism`, which names the event, if it has no counterpart.
     """
     return _read(event, our_relation(relation))
 

@@ -21,7 +21,7 @@ def from_measurement(
     Integer Laplace and Gaussian noise and randomized response are recognized, also behind a
     transformation. Other measurements are the claim that their privacy map makes at `d_in`:
     epsilon, rho, (epsilon, delta), approximate zCDP (Bun and Steinke 2016, Definition 8.1) or a
-    privacy profile. Raises `UnsupportedMechanism` if its output measure has no counterpart.
+    privacy profile. Raises `UnsupportedMechanism` if the output measure has no counterpart.
     `measurement` is an ``opendp.mod.Measurement``, and `d_in` the distance of neighboring data sets
     in its input metric, under the neighboring relation `relation`.
     """
