@@ -225,19 +225,20 @@ class Learner:
         if few and self._score is not None:
             if self._scores is None:
                 self._scores = self._score(arms, mean, root)[..., None]
-            picks: Indices = gathered(self._scores, offered)[..., 0].argmax(-1)
-            return picks
-        if few and rule is self._base and type(rule) is Thompson:
+            best: Indices = gathered(self._scores, offered)[..., 0].argmax(-1)
+            return best
+        if (offered[:, 0] == offered[:, -1]).all() and (offered == offered[:, :1]).all():
+            offered = offered[:, :1]  # repeated candidates are scored once
+        elif few and rule is self._base and type(rule) is Thompson:
             return self._sampled(rule, arms, offered)
-        mean, root, rounds = mean[:, None, :], root[:, None], np.arange(first, first + count)
-        candidates = gathered(arms, offered)
-        return self._pick(
-            candidates,
-            mean,
-            root,
+        picks = self._pick(
+            gathered(arms, offered),
+            mean[:, None, :],
+            root[:, None],
             lambda rule: self.draws.noise(rule, count, self.dimension),
-            rounds,
+            np.arange(first, first + count),
         )
+        return np.broadcast_to(picks, (len(offered), count))
 
     def _sampled(self, rule: Thompson, arms: Array, offered: Indices) -> Indices:
         """Pick by Thompson sampling: with S the root, x scores x'mean + v (S'x)'z."""

@@ -56,8 +56,18 @@ def test_mixed_probabilities_average_to_those_of_the_rule():
     assert np.mean(found) == pytest.approx(exact, abs=4 * np.std(found) / np.sqrt(200))
 
 
-def test_simulations_explore_as_live_agents_do():
-    algorithm = bandits.PrivateThompson(dimension=4, rounds=200, explore=0.3, **PRIVATE)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (bandits.PrivateThompson, {"explore": 0.3}),
+        (bandits.PrivateUCB, {"explore": 0.3}),
+        (bandits.AdaPrivateForced, {"frozen": True}),
+        (bandits.AdaPrivateTS, {"frozen": True}),
+        (bandits.AdaPrivateUCB, {"frozen": True, "explore": 0.3}),
+    ],
+)
+def test_simulations_explore_as_live_agents_do(kind, options):
+    algorithm = kind(dimension=4, rounds=200, **options, **PRIVATE)
     live = algorithm.learner(np.random.SeedSequence(5), np.random.default_rng(1))
     block = algorithm.learner([np.random.SeedSequence(5)], np.random.default_rng(1))
     arms = algorithm.prepared(np.eye(4)[None])
