@@ -7,9 +7,8 @@ from typing import Any
 
 import privacy as dp
 from privacy.answers.batches import OPTIONS, run_of
-from privacy.answers.options import Asked, Values, sigma_of
+from privacy.answers.options import RISKS, Asked, Values, sigma_of
 from privacy.answers.records import Record, record
-from privacy.answers.risks import calibrated as calibrated_to_risk
 from privacy.calibration.questions import solved_noise
 from privacy.certification import QUICK, Unproven, as_proven, can_prove, proven_delta
 from privacy.relations import NeighboringRelation
@@ -36,7 +35,7 @@ def sigma(options: Mapping[str, Any]) -> Record:
     ``certify`` is True and no proof is found, and `UnsupportedMechanism` if no bound is proven.
     """
     values = SIGMA.settled(options)
-    return (calibrated if "epsilon" in values else calibrated_to_risk)("sigma", values)
+    return calibrated("sigma", values) if "epsilon" in values else _calibrated_to_risk(values)
 
 
 def epsilon(options: Mapping[str, Any]) -> Record:
@@ -103,6 +102,33 @@ def calibrated(name: str, values: Values) -> Record:
     return proven(values, solved)
 
 
+def _calibrated_to_risk(values: Values) -> Record:
+    """Return the record of the smallest noise that meets a target for attacks."""
+    target = {name: values[name] for name in RISKS if name in values}
+    how = _of(values, "notion", "relation") | {"certify": values.get("certify", False)}
+    if values["sampler"] == "poisson":
+        noise = dp.noise_multiplier(**target, **how, **_of(values, "sampling_probability", "steps"))
+    else:
+        noise = dp.calibrate(lambda x: run_of(values | {"noise_multiplier": x}), **target, **how)
+    found = values | {"noise_multiplier": noise, "certified": how["certify"]}
+    found |= {"sigma": sigma_of(found), "relation": str(values["relation"])}
+    curve = dp.account(run_of(found), notion=values["notion"], relation=values["relation"])
+    bounds = {f"target_{name}": target[name] for name in _BOUNDED if name in target}
+    rest = _of(found, "sampling_probability", "steps", "relation", "notion", "certified")
+    return record("sigma", _of(found, *_NOISE) | _risks(curve, target) | bounds | rest)
+
+
+def _risks(curve: dp.Curve, target: Values) -> Record:
+    """Return a bound on attacks, at the rate or the prior of a target."""
+    if "prior" in target:
+        return {"prior": target["prior"], "bayes_risk": curve.bayes_risk(target["prior"])}
+    if "false_positive_rate" in target:
+        rate = target["false_positive_rate"]
+        return {"true_positive_rate": curve.true_positive_rate(rate), "false_positive_rate": rate}
+    return {"advantage": curve.advantage()}
+
+
+_BOUNDED = ("advantage", "true_positive_rate", "bayes_risk")
 _TARGET = ("epsilon", "delta", "relation", "notion")
 _NOISE = ("noise_multiplier", "sigma", "clip_norm")
 _SHOWN = (*_NOISE, "epsilon", "delta", "target_epsilon", *SAMPLING, "relation", "notion", "order")
