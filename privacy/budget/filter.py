@@ -14,6 +14,7 @@ from privacy.mechanisms import ApproximateDP, Mechanism
 from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 FilterNotion = Literal["zcdp", "gaussian", "rdp", "approximate"]
+Amounts = tuple[float, ...]
 
 _SCHEMA = "dpcalib.budget/1"
 _KEYS = ("epsilon", "delta", "notion", "order", "relation", "unit", "of_epsilon")
@@ -28,13 +29,7 @@ class BudgetExceeded(ValueError):
     measure: one number, or (epsilon, delta) with ``notion="approximate"``.
     """
 
-    def __init__(
-        self,
-        message: str,
-        asked: tuple[float, ...],
-        spent: tuple[float, ...],
-        remaining: tuple[float, ...],
-    ) -> None:
+    def __init__(self, message: str, asked: Amounts, spent: Amounts, remaining: Amounts) -> None:
         super().__init__(message)
         self.asked, self.spent, self.remaining = asked, spent, remaining
 
@@ -116,17 +111,17 @@ class Budget(Immutable):
         self._set(_limit=limit, _most=most, _of_epsilon=rho is None and mu is None, _spent=nothing)
 
     @property
-    def limit(self) -> tuple[float, ...]:
+    def limit(self) -> Amounts:
         """Return the limit in the budget's measure, rounded down."""
         return tuple(map(down, self._limit))
 
     @property
-    def spent(self) -> tuple[float, ...]:
+    def spent(self) -> Amounts:
         """Return the amount spent, rounded up; the guarantee is that of the whole budget."""
         return tuple(map(up, self._spent))
 
     @property
-    def remaining(self) -> tuple[float, ...]:
+    def remaining(self) -> Amounts:
         """Return the remaining budget, rounded down."""
         return tuple(map(down, self._left_of(self._limit)))
 
@@ -134,7 +129,7 @@ class Budget(Immutable):
         left = zip(limit, self._spent, strict=True)
         return tuple(max(most - spent, Fraction(0)) for most, spent in left)
 
-    def cost(self, mechanism: Mechanism) -> tuple[float, ...]:
+    def cost(self, mechanism: Mechanism) -> Amounts:
         """Return the cost of a mechanism in the budget's measure, rounded up."""
         return tuple(map(up, self.measure.cost(mechanism, self.relation)))
 
