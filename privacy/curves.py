@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, over
 
 from privacy import checks
 from privacy.guarantees import ONE_RECORD, Guarantee, NotCertified, group_unit
-from privacy.mechanisms import BestOf, Mechanism, UnsupportedMechanism, brief, parallel
+from privacy.mechanisms import (
+    BestOf,
+    Mechanism,
+    UnsupportedMechanism,
+    brief,
+    needs_largest_count,
+    parallel,
+)
 from privacy.numerics.display import html_table, rounded
 from privacy.numerics.rounding import ratio_down, round_up, sum_up
 from privacy.numerics.solve import invert, invert_all
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 from privacy.risk import Risk
 
 if TYPE_CHECKING:
@@ -80,6 +87,7 @@ class Curve(Risk, ABC):
     mechanism: Mechanism | None = None
     unit: str = ONE_RECORD
     prover: Prover | None = field(default=None, repr=False)
+    counted: bool = field(default=False, repr=False)  # see `needs_largest_count`
 
     def __repr__(self) -> str:
         of = "several curves" if self.mechanism is None else repr(self.mechanism)
@@ -162,7 +170,9 @@ class Curve(Risk, ABC):
         }
         for kind in each.values():
             self._check_same(kind)
-        return self._labeled(self._plus(others)) if others else self
+        if not others:
+            return self
+        return self._with_counts(self._labeled(self._plus(others)), *others)
 
     def __mul__(self, count: int) -> Self:
         count = checks.count("count", count, "Pass the number of releases.")
@@ -177,7 +187,8 @@ class Curve(Risk, ABC):
         mechanism = None
         if self.mechanism is not None and other.mechanism is not None:
             mechanism = parallel(self.mechanism, other.mechanism, cells="by_public_index")
-        return self._worst_of(other).labeled(mechanism, self.unit, self.prover)
+        worst = self._worst_of(other).labeled(mechanism, self.unit, self.prover)
+        return self._with_counts(worst, other)
 
     def moved(self, other: Self) -> Self:
         """Return the REPLACE_ONE curve of a record that moves from this cell to that of `other`.
@@ -195,6 +206,8 @@ class Curve(Risk, ABC):
         size = checks.count("size", size, "Pass the number of records in the group.")
         if size == 1:
             return self
+        if self._counted:
+            raise UnsupportedMechanism(_COUNTED, mechanism=self.mechanism, notion=self.notion)
         return self._group(size).labeled(self.mechanism, group_unit(self.unit, size), self.prover)
 
     def best_of(self, runs: BestOf) -> "Curve":
@@ -209,7 +222,18 @@ class Curve(Risk, ABC):
         return replace(self, mechanism=mechanism, unit=unit, prover=prover)
 
     def _labeled(self, curve: Self) -> Self:
-        return curve.labeled(None, self.unit, self.prover)
+        return self._with_counts(curve.labeled(None, self.unit, self.prover))
+
+    def _with_counts(self, curve: Self, *others: Self) -> Self:
+        counted = any(one._counted for one in (self, *others))
+        return replace(curve, counted=True) if counted else curve
+
+    @property
+    def _counted(self) -> bool:
+        """Whether it has no bound for a group."""
+        if self.relation is not ADD_OR_REMOVE_ONE:
+            return False
+        return self.counted or needs_largest_count(self.mechanism)
 
     @abstractmethod
     def _plus(self, others: Sequence[Self]) -> Self:
@@ -469,6 +493,10 @@ class GroupCurve(LastCurve):
 _SHARED = 1e-3  # relative error bound above which queries of an array are answered one by one
 _MOST_LOOSE = 8  # these queries stop once this many more answers have larger errors than not
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
+_COUNTED = (
+    "TruncatedPoisson has no bound for a group of added records: the data sets between have fewer "
+    "records. Pass relation=REPLACE_ONE or REPLACE_SPECIAL."
+)
 _GROUP_LAST = "Group curves do not compose. Account for the whole plan, then call .group(size)."
 
 

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 from privacy import checks
 from privacy.certification._coverage import COVERS, Unproven, plain
 from privacy.guarantees import Guarantee, NotCertified, records_in
-from privacy.mechanisms import Mechanism, brief, mechanism_from_json
+from privacy.mechanisms import Mechanism, brief, mechanism_from_json, needs_largest_count
 from privacy.numerics.rounding import ULP
-from privacy.relations import NeighboringRelation
+from privacy.relations import ADD_OR_REMOVE_ONE, NeighboringRelation
 
 # fmt: off
 __all__ = [
@@ -87,6 +87,8 @@ def proven_delta(guarantee: Guarantee, effort: Effort) -> float:
     covered = _covered(mechanism, relation, notion)
     if covered is None:
         raise Unproven(f"notion={notion!r} has no proof for the mechanism under {relation}")
+    if size > 1 and relation is ADD_OR_REMOVE_ONE and needs_largest_count(mechanism):
+        raise Unproven("the data sets between those of a group have fewer records")
     epsilon, delta = float(guarantee.epsilon), float(guarantee.delta)
     exact = (epsilon, delta) == (guarantee.epsilon, guarantee.delta)
     if not (exact and 0 <= epsilon < math.inf and 0 <= delta <= 1):

@@ -22,6 +22,7 @@ from privacy.mechanisms import (
     Repeated,
     TruncatedPoisson,
     ZeroConcentratedDP,
+    needs_largest_count,
 )
 from privacy.relations import ADD_OR_REMOVE_ONE, REPLACE_ONE, NeighboringRelation
 
@@ -87,6 +88,8 @@ def _trees_of(covers: Covers) -> Covers:
             case Repeated() | Composed():
                 return all(every(part, relation) for part in releases(mechanism))
             case Parallel():
+                if record_can_move(mechanism, relation) and needs_largest_count(mechanism):
+                    return False
                 used = _relations_inside(mechanism, relation)
                 return all(every(part, each) for part in mechanism.parts for each in used)
         return covers(mechanism, relation)

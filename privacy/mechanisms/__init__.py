@@ -5,7 +5,7 @@
 from privacy.mechanisms.allocation import CyclicPoisson, RandomAllocation
 from privacy.mechanisms.base import (
     REGISTRY, Mechanism, UnsupportedMechanism, brief, check_relation, checked, mechanism_from_json,
-    parts_of, register_mechanism,
+    needs_largest_count, parts_of, register_mechanism,
 )
 from privacy.mechanisms.choice import ExponentialMechanism, PermuteAndFlip
 from privacy.mechanisms.claims import ApproximateDP, PureDP, RandomizedResponse, ZeroConcentratedDP
@@ -33,7 +33,7 @@ __all__ = [
     "PermuteAndFlip", "PoissonSampled", "PureDP", "RandomAllocation", "RandomizedResponse",
     "Repeated", "ShuffledReports", "TreeAggregation", "TruncatedPoisson", "UnsupportedMechanism",
     "ZeroConcentratedDP", "best_of", "brief", "check_relation", "checked", "compose", "from_cdfs",
-    "from_pmfs", "from_profile", "mechanism_from_json", "no_op", "parallel", "parts_of",
-    "register_mechanism", "repeat", "user_level",
+    "from_pmfs", "from_profile", "mechanism_from_json", "needs_largest_count", "no_op",
+    "parallel", "parts_of", "register_mechanism", "repeat", "user_level",
 ]
 # fmt: on

@@ -50,6 +50,12 @@ class Mechanism:
     fixed_count: ClassVar[bool] = False
     """Whether the bound is proven only for a fixed, public number of records."""
 
+    largest_count: ClassVar[bool] = False
+    """Whether the number of records is that of the larger of two neighboring data sets.
+
+    The bound then does not hold for neighbors with fewer records, as in a group that is added.
+    """
+
     def loss(self, relation: NeighboringRelation) -> Loss:
         """Return the dominating pair of one application, or bounds on its moments.
 
@@ -116,6 +122,18 @@ def parts_of(mechanism: Mechanism) -> Iterator[Mechanism]:
             yield value
         elif isinstance(value, tuple):
             yield from (part for part in value if isinstance(part, Mechanism))
+
+
+def nested(mechanism: Mechanism) -> Iterator[Mechanism]:
+    """Yield a mechanism and all mechanisms inside it."""
+    yield mechanism
+    for part in parts_of(mechanism):
+        yield from nested(part)
+
+
+def needs_largest_count(mechanism: Mechanism | None) -> bool:
+    """Return whether a part needs the number of records of the larger data set."""
+    return mechanism is not None and any(part.largest_count for part in nested(mechanism))
 
 
 @cache

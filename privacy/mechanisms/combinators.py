@@ -1,6 +1,6 @@
 """Composition: repeated, on the same or on disjoint records. Results are normalized."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar, Literal, TypeVar
@@ -72,8 +72,9 @@ class Parallel(base.OfParts):
         """
         parts = dict.fromkeys(self.parts)
         if self.cells == "by_record":
-            for part in _nested(self):
-                if part.fixed_count:
+            moves = relation is REPLACE_ONE
+            for part in base.nested(self):
+                if part.fixed_count or (moves and part.largest_count):
                     reason = (
                         "It needs a fixed number of records, but a record can change its cell. "
                         'If cells are fixed by public data, pass cells="by_public_index".'
@@ -95,12 +96,6 @@ class Parallel(base.OfParts):
                     notion=refusal.notion,
                 ) from refusal
         return answers, left
-
-
-def _nested(mechanism: Mechanism) -> Iterator[Mechanism]:
-    yield mechanism
-    for part in base.parts_of(mechanism):
-        yield from _nested(part)
 
 
 @suggests_names

@@ -173,6 +173,8 @@ class TruncatedPoisson(_OfBatches, metaclass=_Limited):
     max_batch_size: int
     records: int
 
+    largest_count: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         q = checks.probability(self.sampling_probability)
         freeze(self, mechanism=_batched(self.mechanism), sampling_probability=q)

@@ -1,12 +1,14 @@
 """Every sampler is held against brute force over all batches of all small data sets."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.signal import fftconvolve
 
 import privacy as dp
+from privacy.certification import as_proven, can_prove
 from tests.reference.enumeration import (
     ADD,
     NULL,
@@ -361,3 +363,59 @@ def test_sampler_of_many_draws_is_not_rounded_down(draws, records):
     kept = -math.expm1(-1 / scale) / records
     exact = -math.expm1(draws * math.log1p(-kept))
     assert exact * (1 - 1e-15) <= curve.delta(0.0) <= exact * (1 + 1e-12)
+
+
+class TestAddedGroups:
+    """One of 3 equally likely records, 2 of them added: the sets between have fewer records."""
+
+    inner = dp.DiscreteLaplace(1.0, sensitivity=1, replace_sensitivity=1)
+    batch = dp.TruncatedPoisson(inner, sampling_probability=1.0, max_batch_size=1, records=3)
+    plan = dp.repeat(batch, 3)
+
+    def truth(self):
+        """Return delta at 0 of one record 0, and of this record and two records 1."""
+        one = 1 / (1 + math.exp(-1.0))  # the probability of an output >= 1 from a record 1
+        before, after = 1 - one, 2 / 3 * one + 1 / 3 * (1 - one)
+        above = (
+            math.comb(3, k)
+            * abs(after**k * (1 - after) ** (3 - k) - before**k * (1 - before) ** (3 - k))
+            for k in range(4)
+        )
+        return sum(above) / 2
+
+    def test_the_bound_of_one_record_is_not_that_of_a_group(self):
+        assert 2 * dp.account(self.plan).delta(0.0) < 0.96 * self.truth()
+
+    @pytest.mark.parametrize("notion", ["tightest", "approximate", "contour", "pld", "rdp", "zcdp"])
+    def test_they_are_refused(self, notion):
+        one = dp.account(self.batch, notion=notion)
+        sums = [one, 3 * one, one + one, one.plus([one, one])]
+        for curve in [
+            *sums,
+            dp.account(self.plan, notion=notion),
+            dp.account(dp.no_op(), notion=notion) + one,
+        ]:
+            with pytest.raises(dp.UnsupportedMechanism, match="fewer records"):
+                curve.group(2)
+        assert dp.account(self.plan, notion=notion, relation=SPECIAL).group(2).delta(0.0) <= 1
+
+    def test_they_are_not_proven(self):
+        plan = dp.repeat(
+            replace(self.batch, mechanism=dp.Gaussian(1.0), sampling_probability=0.9), 3
+        )
+        for notion in ("contour", "rdp"):
+            claim = dp.account(plan, notion=notion).guarantee(epsilon=1.0)
+            assert as_proven(replace(claim, delta=1.0)) is not None
+            assert as_proven(replace(claim, delta=1.0, unit="2 records")) is None
+
+    def test_a_record_that_enters_a_cell_adds_to_its_number(self):
+        cells = dp.parallel(
+            replace(self.batch, mechanism=dp.Gaussian(1.0), sampling_probability=0.9),
+            dp.Gaussian(5.0),
+        )
+        with pytest.raises(dp.UnsupportedMechanism, match="can change its cell"):
+            dp.account(cells, relation=REPLACE)
+        for relation in (ADD, SPECIAL):
+            assert dp.account(cells, relation=relation).epsilon(1e-5) > 0
+        assert not can_prove(cells, relation=REPLACE, notion="rdp")
+        assert can_prove(cells, relation=ADD, notion="rdp")
