@@ -128,7 +128,6 @@ class Risk:
         p TPR / (p TPR + (1 - p) FPR), with the largest true positive rate (TPR). `prior` is the
         probability p in [0, 1] that the record is present. `false_positive_rate` is as in
         `tradeoff`; at 0, the limit e^s p / (e^s p + 1 - p) with s the supremum of the privacy loss.
-        The result is an upper bound.
         """
         import numpy as np
 

@@ -107,8 +107,7 @@ def budget_over_time(*plans: Mapping[str, Any] | dp.Plan, track: Track = iter) -
 
     `plans` are plans, or mappings that `privacy.plan_from_json` reads. The result, and `track`, are
     as in `curve`. ``parts`` has the names of the parts if all plans share them. Several plans have
-    a series each, with None at the end. Raises `UnsupportedMechanism` if a plan's method does not
-    support it.
+    a series each, with None at the end. Raises `UnsupportedMechanism` as `curve` does.
     """
     checks.refuse_if(not plans, "plans", plans, "at least one plan", "Pass a plan.")
     read = [plan if isinstance(plan, dp.Plan) else dp.plan_from_json(plan) for plan in plans]

@@ -32,10 +32,9 @@ class LedgerEntry:
     """A spend or a reservation in a ledger.
 
     As a context manager it does nothing: the entry stays if the block fails. `sequence`, not the
-    time, orders entries. `key` is the idempotency key, for a retry, `Ledger.commit` and
-    `Ledger.cancel`. `is_new` is False if an earlier call with the key made the entry;
-    `is_committed` is True once committed. `sensitive_admitted` is the private mask of
-    `IndividualBudget.spend`.
+    time, orders entries. `key` is the idempotency key, for a retry, `Ledger.commit` (which sets
+    `is_committed`) and `Ledger.cancel`. `is_new` is False if an earlier call with the key made the
+    entry. `sensitive_admitted` is the private mask of `IndividualBudget.spend`.
     """
 
     sequence: int

@@ -351,8 +351,7 @@ def saddle(parts: _Parts, epsilon: float, near: float = 1.0) -> float:
 def choose_tilt(parts: _Parts, epsilon: float, near: float = 1.0) -> Tilt:
     """Return the tilt for sums near `epsilon` that needs the smallest window.
 
-    It is at the saddle point or left of it, where rare large losses have less weight, but some
-    digits are lost.
+    It is at the saddle point or left of it, where rare large losses weigh less but digits are lost.
     """
     if any(part.infinite >= 1 for part, _ in parts):
         raise OverflowError("all losses are infinite")
@@ -409,8 +408,7 @@ class GridSum:
 
     Masses are tilted before the transform, so that those near the epsilon of the tilt keep their
     digits. `parts` has each grid loss and its number of runs; all are upper bounds or all are lower
-    bounds. `tilt` is from `choose_tilt` or `no_tilt`, and may be for other bounds of the same
-    pairs.
+    bounds. `tilt` is from `choose_tilt` or `no_tilt`, perhaps of other bounds of the pairs.
     """
 
     def __init__(self, parts: _Parts, tilt: Tilt) -> None:

@@ -162,10 +162,9 @@ class TruncatedPoisson(_OfBatches, metaclass=_Limited):
 
     Each record is included independently with `sampling_probability` q in (0, 1]. If more than
     `max_batch_size` are, a uniformly chosen subset of that size is used; if `records` is not
-    larger, the result is `PoissonSampled`. For T steps with a new sample each, use
-    ``repeat(TruncatedPoisson(m, ...), T)``. The sample must stay secret. The number of records is
-    public; under ADD_OR_REMOVE_ONE, pass that of the larger neighboring data set.
-    :doc:`/theory/samplers` derives the pair.
+    larger, the result is `PoissonSampled`. T steps are ``repeat(TruncatedPoisson(m, ...), T)``.
+    The sample must stay secret. The number of records is public; under ADD_OR_REMOVE_ONE, pass that
+    of the larger neighboring data set. :doc:`/theory/samplers` derives the pair.
     """
 
     mechanism: Mechanism

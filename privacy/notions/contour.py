@@ -1,7 +1,6 @@
 """The privacy profile of composed releases, by contour integration.
 
-The directions (a record removed, a record added) are composed separately; delta is the larger
-result (docs/theory/contour.md).
+See docs/theory/contour.md.
 """
 
 import math

@@ -44,9 +44,8 @@ class Line:
 
     All sizes are relative to exp(K(c) - c epsilon). `saddle` is near the minimum of
     K(t) - t epsilon - log t - log(1 + t). `thrift` is the accepted increase of log(number of nodes)
-    for a factor e of accuracy. A `coarse` line is at the given saddle point and has so few nodes
-    that its bounds exceed the exact values by about 1e-6, relative to delta. `near` is about log
-    delta, if known.
+    for a factor e of accuracy. A `coarse` line is at the given saddle point, and its bounds are
+    larger by about 1e-6, relative to delta. `near` is about log delta, if known.
     """
 
     def __init__(
@@ -98,8 +97,7 @@ class Line:
     ) -> tuple[float, float]:
         """Return c and an alias period for which the aliases are small.
 
-        A c left of the saddle point loses digits, since exp(K - c epsilon) grows relative to delta,
-        but may need far fewer nodes.
+        A c left of the saddle point loses digits, but may need far fewer nodes.
         """
         t = self._beside
         excess = self._log_bound - t * epsilon - (log_delta + math.log(_TARGET))
@@ -348,7 +346,7 @@ def log_deltas(
 
     `lines` has those of earlier calls; new ones are added. Bounds that are not above `enough`,
     those of the other direction, need not be tight. `reverse` has the lines of that direction, if
-    neither direction has mass at infinity.
+    no loss is infinite.
     """
     if not (lost := total.lost):
         least = _reversed(epsilons, enough, reverse) if reverse else np.zeros_like(epsilons)

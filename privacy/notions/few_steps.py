@@ -1,7 +1,6 @@
 """The profile of rarely sampled releases with normal noise, by sums on a lattice.
 
-docs/theory/contour.md ("Rare samples") defines the levels and the masses a, b and d, which is t
-here.
+docs/theory/contour.md ("Rare samples") defines the levels and the masses a, b and d (here t).
 """
 
 import math

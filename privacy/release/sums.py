@@ -59,8 +59,7 @@ def release_sum(
 
     Contributions are rounded toward zero to a lattice, where the release is post-processing of the
     Gaussian (Laplace) mechanism: the same guarantee holds in every relation and composition. With
-    ``DiscreteGaussian`` and ``DiscreteLaplace`` the lattice is the integers, the sum is one number,
-    and the noise is discrete.
+    ``DiscreteGaussian`` and ``DiscreteLaplace`` the sum is one integer, and the noise is discrete.
 
     `contributions` are from `clip_records`, `clip_users` or `LifetimeCap.clip_users`. `mechanism`
     is ``Gaussian(noise_multiplier)``, scaled to the L2 bound, or ``Laplace(scale)``, scaled to the

@@ -139,9 +139,8 @@ class Factorization(ABC):
         McMahan, Rush, Smith and Thakurta (2022), until a dual bound proves it optimal to 1e-6, in
         up to 5 s at K = 1000. The objective ``"mean-square"`` is the mean over releases of the
         noise variance, ``"max"`` its maximum. With the former, `weights` has a weight > 0 of each
-        release's variance, within a factor of 10^6 of each other. `cache` is a folder in which the
-        result is stored and looked up. Raises ArithmeticError if the duality gap did not close, or
-        the optimum is numerically singular.
+        release's variance, within a factor of 10^6 of each other. `cache` is a folder that stores
+        results. Raises ArithmeticError if the duality gap did not close or the optimum is singular.
         """
         releases = _size(releases, DENSE_LIMIT)
         matrix = optimum.encoder(releases, objective, weights, cache)
