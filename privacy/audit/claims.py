@@ -100,8 +100,7 @@ def _tails(
         """Return a lower bound on the violation by each event (row) at each epsilon."""
         each = error / (2 * seen.shape[1])
         sure, rest = bounds.lower(seen[1], size, each), bounds.upper(seen[0], size, each)
-        found: Floats = sure[:, None] - (growth * rest[:, None] + deltas) * (1 + 1e-12)
-        return found
+        return np.asarray(sure[:, None] - (growth * rest[:, None] + deltas) * (1 + 1e-12))
 
     # the smallest error at which some event still violates the claim, by bisection of its log
     if not (violations(min(1.0, other) * share) > 0).any():

@@ -184,8 +184,7 @@ def fit_score(training_0: ArrayLike, training_1: ArrayLike, classifier: Any = No
     ratios = np.log((counts[1] + 0.5) / len(high)) - np.log((counts[0] + 0.5) / len(low))
 
     def score(outputs: Any) -> Floats:
-        found: Floats = ratios[bins(project(_rows(outputs)))]
-        return found
+        return np.asarray(ratios[bins(project(_rows(outputs)))])
 
     return score
 

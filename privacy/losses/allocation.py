@@ -39,8 +39,7 @@ class Ratios:
     @property
     def losses(self) -> Array:
         """The log ratios."""
-        losses: Array = self.spacing * np.arange(self.first, self.first + self.mass.size)
-        return losses
+        return np.asarray(self.spacing * np.arange(self.first, self.first + self.mass.size))
 
     def refined(self) -> "Ratios":
         """Return the same distribution on a grid of half the spacing."""

@@ -32,15 +32,11 @@ _ACCURACY = 1e-11  # accuracy of the smallest value, relative to its size or `un
 _LAST = 1e15
 
 
-def _default_orders() -> Array:
-    """Return the default orders: fractional near 1, all of 2 .. 64, then two per octave."""
-    near = 1 + np.array([0.002, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
-    between = np.array([2.25, 2.5, 2.75, 3.25, 3.5, 3.75, 4.5, 5.5, 6.5, 7.5])
-    far = np.floor(2.0 ** np.arange(6.5, 9.1, 0.5))
-    return np.sort(np.concatenate([near, between, np.arange(2.0, 65.0), far]))
-
-
-DEFAULT_ORDERS = _default_orders()
+# fractional orders near 1, all of 2 .. 64, then two per octave
+_NEAR = 1 + np.array([0.002, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+_BETWEEN = np.array([2.25, 2.5, 2.75, 3.25, 3.5, 3.75, 4.5, 5.5, 6.5, 7.5])
+_FAR = np.floor(2.0 ** np.arange(6.5, 9.1, 0.5))
+DEFAULT_ORDERS = np.sort(np.concatenate([_NEAR, _BETWEEN, np.arange(2.0, 65.0), _FAR]))
 _MIDDLE = np.array([2.0, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64])
 _NEAREST = 1e-3  # smallest order - 1 that is searched
 _AROUND, _ABOUT = np.array([0.9995, 1.0, 1.0005]), np.array([0.99, 1.0, 1.01])

@@ -159,8 +159,7 @@ def limit_contributions(
         keys = np.array([_key(seed, user) for user in ids], dtype=np.uint64)
         by_key = np.argsort(_mixed(keys[codes] + rank.astype(np.uint64)), kind="stable")
         rank = _ranks(codes, by_key[np.argsort(codes[by_key], kind="stable")])
-    kept: npt.NDArray[np.bool_] = rank < most
-    return kept
+    return np.asarray(rank < most)
 
 
 def _ranks(codes: Integers, by_user: npt.NDArray[np.intp]) -> Integers:
