@@ -1,7 +1,4 @@
-"""Audits test a privacy claim: they falsify it or do not. They never prove or estimate epsilon.
-
-docs/audit.md has the kinds of audits.
-"""
+"""Audits test a privacy claim: they falsify it or do not. They never prove or estimate epsilon."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,4 @@
-"""Bounds on delta from distributions of dP/dQ on a geometric grid, with masses rounded up.
-
-docs/theory/contour.md ("Spreads on a grid") has the proof.
-"""
+"""Bounds on delta by mean-preserving spreads: docs/theory/contour.md, "Spreads on a grid"."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Sums of weights times powers of unit numbers, by matrix products of floats, enclosed in balls.
-
-docs/theory/contour.md ("Products of floats") has the matrices, with m = rows, and the errors.
-"""
+"""Sums of weights times powers of unit numbers: docs/theory/contour.md, "Products of floats"."""
 
 import math
 

@@ -1,7 +1,4 @@
-"""The dominating pair of a Gaussian whose record is allocated to one of t steps at random.
-
-docs/theory/random-allocation.md derives the pair, the upper and the lower bound.
-"""
+"""The dominating pair of a random allocation; docs/theory/random-allocation.md has its bounds."""
 
 import math
 from collections.abc import Iterator

@@ -133,10 +133,7 @@ class GroupSampledPair(LossPair):
 
 @dataclass(frozen=True)
 class AllocationPair(LossPair):
-    """The mean over i of N(mu e_i, I) against N(0, I), in `steps` dimensions.
-
-    See docs/theory/random-allocation.md.
-    """
+    """The mean over i of N(mu e_i, I) against N(0, I), in `steps` dimensions."""
 
     mu: float
     steps: int

@@ -1,7 +1,4 @@
-"""Dominating pairs on a grid of losses: upper and lower bounds, in each direction.
-
-docs/theory/pld.md ("Masses of a cell") has the quadrature.
-"""
+"""Dominating pairs on a grid of losses: bounds in each direction (docs/theory/pld.md)."""
 
 import math
 from collections.abc import Callable

@@ -349,10 +349,7 @@ def saddle(parts: _Parts, epsilon: float, near: float = 1.0) -> float:
 
 
 def choose_tilt(parts: _Parts, epsilon: float, near: float = 1.0) -> Tilt:
-    """Return the tilt for sums near `epsilon` that needs the smallest window.
-
-    It is at the saddle point or left of it, where rare large losses weigh less but digits are lost.
-    """
+    """Return the tilt for sums near `epsilon` that needs the smallest window (as `Line._place`)."""
     if any(part.infinite >= 1 for part, _ in parts):
         raise OverflowError("all losses are infinite")
     at = saddle(parts, epsilon, near)

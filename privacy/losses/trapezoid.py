@@ -1,7 +1,4 @@
-"""Quadrature nodes of Gaussian pairs, by the trapezoid rule.
-
-docs/theory/contour.md derives the spacing of the nodes and the errors.
-"""
+"""Quadrature nodes of Gaussian pairs, by the trapezoid rule (docs/theory/contour.md)."""
 
 import math
 from collections.abc import Hashable, Iterable, Sequence

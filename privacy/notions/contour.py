@@ -1,7 +1,4 @@
-"""The privacy profile of composed releases, by contour integration.
-
-See docs/theory/contour.md.
-"""
+"""The privacy profile of composed releases, by contour integration."""
 
 import math
 from collections.abc import Callable, Iterable

@@ -95,10 +95,7 @@ class Line:
     def _place(
         self, epsilon: float, log_delta: float, saddle: float, thrift: float
     ) -> tuple[float, float]:
-        """Return c and an alias period for which the aliases are small.
-
-        A c left of the saddle point loses digits, but may need far fewer nodes.
-        """
+        """Return c and an alias period; c left of the saddle point costs digits but saves nodes."""
         t = self._beside
         excess = self._log_bound - t * epsilon - (log_delta + math.log(_TARGET))
         near = slice(*t.searchsorted([0.4 * saddle, saddle], "right"))

@@ -1,7 +1,4 @@
-"""The profile of rarely sampled releases with normal noise, by sums on a lattice.
-
-docs/theory/contour.md ("Rare samples") defines the levels and the masses a, b and d (here t).
-"""
+"""Sums on a lattice: docs/theory/contour.md ("Rare samples") defines a, b, d (here t), levels."""
 
 import math
 from collections.abc import Callable

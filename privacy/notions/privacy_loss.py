@@ -1,7 +1,4 @@
-"""The privacy profile of composed releases, by the distribution of their privacy loss.
-
-docs/theory/pld.md has the bounds. The sum shares no formula with the contour integral.
-"""
+"""The privacy profile of composed releases, by the distribution of their privacy loss."""
 
 import math
 from collections.abc import Callable, Sequence
