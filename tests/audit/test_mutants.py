@@ -115,7 +115,7 @@ PACKAGE = {
     ),
     "group's profile without the factor": (
         "privacy.curves",
-        "each = epsilon / self.size",
+        "each = ratio_down(epsilon, self.size)",
         "each = epsilon",
     ),
     "calibrated for one step": (
