@@ -70,8 +70,9 @@ def proven_delta(guarantee: Guarantee, effort: Effort) -> float:
     """Return an upper bound on delta, at most that of the guarantee, or raise `Unproven`.
 
     Unproven if the theorem does not give the pair, the balls are too wide at the last precision,
-    the pair is not of floats in its domain, or `can_prove` is False. A unit "3 records" or "3 times
-    one user" is a group: 3 mu of Gaussians, 9 rho of zCDP, otherwise Vadhan 2017, Lemma 2.2.
+    the pair is not of floats in its domain, or `can_prove` is False. Raises ImportError without
+    python-flint. A unit "3 records" or "3 times one user" is a group: 3 mu of Gaussians, 9 rho of
+    zCDP, otherwise Vadhan 2017, Lemma 2.2.
     """
     size, relation = records_in(guarantee.unit), checks.relation(guarantee.relation)
     mechanism, notion = guarantee.mechanism, guarantee.notion
@@ -93,8 +94,12 @@ def proven_delta(guarantee: Guarantee, effort: Effort) -> float:
     exact = (epsilon, delta) == (guarantee.epsilon, guarantee.delta)
     if not (exact and 0 <= epsilon < math.inf and 0 <= delta <= 1):
         raise Unproven("epsilon or delta is not a finite float in its domain")
-    from privacy.certification import _bounds
-
+    try:
+        from privacy.certification import _bounds
+    except ImportError as error:
+        raise ImportError(
+            "Certification needs python-flint. Install it with 'pip install python-flint'."
+        ) from error
     asked = notion, covered, epsilon, relation, order, int(size)
     bound = partial(_bounds.delta_bound, *asked, work=effort.work)
     return _bounds.at_most(bound, delta, effort.precisions)
