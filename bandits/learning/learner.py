@@ -27,13 +27,14 @@ from bandits.learning.exploration import (
     Rounds,
     Thompson,
     prepared,
+    stacked,
 )
 from bandits.learning.linear_model import Model, Ridge, times
 from bandits.learning.posterior import NoiseAware
 from bandits.learning.rewards import Channel, Open, Released
 from bandits.learning.schedules import Schedule
 
-_CACHED = 24
+_CACHED = 12
 """Number of replicates whose candidates are scored at once, so that they stay in the cache."""
 _AHEAD = 256
 """Number of rounds for which random numbers are drawn at once."""
@@ -218,40 +219,40 @@ class Learner:
         if self.in_batch < self._compared:
             each = (arms @ self._repeats.direction)[..., None]
             self._repeats.add(gathered(each, offered[:, :COMPARED])[..., 0].sum(-1))
-        mean, root, first = self.model.mean, self.model.root, self.rounds + 1
+        mean, root = self.model.mean, self.model.root
+        rounds = self.rounds + np.arange(1, count + 1)
         self.rounds += count
         self.in_batch += count
         rule, few = self._rule, arms.shape[1] <= (self._length or count) * offered.shape[-1]
         if few and self._score is not None:
             if self._scores is None:
-                self._scores = self._score(arms, mean, root)[..., None]
-            best: Indices = gathered(self._scores, offered)[..., 0].argmax(-1)
+                self._scores = self._score(arms, mean, root)
+            best: Indices = self._scores.take(_places(arms, offered)).argmax(-1)
             return best
         if (offered[:, 0] == offered[:, -1]).all() and (offered == offered[:, :1]).all():
             offered = offered[:, :1]  # repeated candidates are scored once
         elif few and rule is self._base and type(rule) is Thompson:
             return self._sampled(rule, arms, offered)
-        picks = self._pick(
-            gathered(arms, offered),
-            mean[:, None, :],
-            root[:, None],
-            lambda rule: self.draws.noise(rule, count, self.dimension),
-            np.arange(first, first + count),
-        )
+        candidates, mean, root = gathered(arms, offered), mean[:, None, :], root[:, None]
+        draw = partial(self.draws.noise, rounds=count, dimension=self.dimension)
+        picks = self._pick(candidates, mean, root, draw, rounds)
         return np.broadcast_to(picks, (len(offered), count))
 
     def _sampled(self, rule: Thompson, arms: Array, offered: Indices) -> Indices:
         """Pick by Thompson sampling: with S the root, x scores x'mean + v (S'x)'z."""
         if self._fits is None:
-            self._fits = arms @ self.model.mean[..., None], arms @ self.model.root
+            mean, root = self.model.mean, self.model.root
+            self._fits = (arms @ mean[..., None]).ravel(), (arms @ root).reshape(-1, root.shape[-1])
         fits, reach = self._fits
-        noise = self.draws.noise(rule, offered.shape[1], self.dimension).normals
+        places = _places(arms, offered)
         picks = np.empty(offered.shape[:2], dtype=np.int64)
+        generators, shape = self.draws.generators[0], (offered.shape[1], self.dimension)
         for i in range(0, len(picks), _CACHED):
             own = slice(i, i + _CACHED)
-            scores = times(gathered(reach[own], offered[own]), noise[own])
+            noise = stacked([rng.standard_normal for rng in generators[own]], shape)
+            scores = times(reach.take(places[own], axis=0), noise)
             scores *= rule.factor(self.batch)
-            scores += gathered(fits[own], offered[own])[..., 0]
+            scores += fits.take(places[own])
             scores.argmax(-1, picks[own])
         return picks
 
@@ -276,12 +277,11 @@ class Learner:
 
     def close_block(self, arms: Array, chosen: Indices, rewards: Array, users: Indices) -> None:
         """`close` a batch, given all arms as in `play_block` and the picks, shape (R, B)."""
-        size, shape = arms.shape[1], (len(chosen), arms.shape[1])
-        if not self._summed or size > chosen.shape[1]:
+        if not self._summed or arms.shape[1] > chosen.shape[1]:
             self.close(gathered(arms, chosen), rewards, users)
             return
         # one row for each arm, with the same sums of x x' and r x
-        places = (size * np.arange(len(chosen))[:, None] + chosen).ravel()
+        shape, places = (len(chosen), arms.shape[1]), _places(arms, chosen).ravel()
         roots = np.sqrt(np.bincount(places, minlength=math.prod(shape)).reshape(shape))
         sums = np.bincount(places, rewards.ravel(), math.prod(shape)).reshape(shape)
         self.close(roots[..., None] * arms, sums / np.maximum(roots, 1), users)
@@ -353,6 +353,11 @@ class Learner:
 
 def gathered(arms: Array, places: Indices) -> Array:
     """Return rows of arms, shape (R, A, d) or (1, A, d), by index (R, ...): shape (R, ..., d)."""
-    size = arms.shape[1] if len(arms) > 1 else 0
-    first = size * np.arange(len(places)).reshape(-1, *(1,) * (places.ndim - 1))
-    return arms.reshape(-1, arms.shape[-1]).take(first + places, axis=0)
+    flat = _places(arms, places) if len(arms) > 1 else places
+    return arms.reshape(-1, arms.shape[-1]).take(flat, axis=0)
+
+
+def _places(arms: Array, places: Indices) -> Indices:
+    """Return the indices of arms (R, ...) as indices of the R A rows of all replicates."""
+    first = np.arange(0, arms.shape[1] * len(places), arms.shape[1])
+    return first.reshape(-1, *(1,) * (places.ndim - 1)) + places

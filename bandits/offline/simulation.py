@@ -242,8 +242,7 @@ def play(
         inside = (start < marks) & (marks <= start + count)
         curves[..., inside] = total[..., marks[inside] - start]
         sums = total[..., -1:]
-    regret, reward = curves
-    return regret, reward
+    return curves[0], curves[1]
 
 
 def _close(
