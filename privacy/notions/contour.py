@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -194,12 +194,10 @@ class ContourCurve(PairCurve):
         if self._has_basic(found.error):
             found = found._replace(value=min(found.value, self._basic(epsilon)))
         if found.error > _LOOSE and direct_sums.supports(self._whole[0]):
-            found = found._replace(value=min(found.value, self._direct(epsilon)))
+            pairs = tuple(self.parts.items())
+            direct = max(direct_sums.log_delta(pairs, one, epsilon) for one in self._whole)
+            found = found._replace(value=min(found.value, direct))
         return found._replace(hint=first.saddle + 1)
-
-    def _direct(self, epsilon: float) -> float:
-        pairs = tuple(self.parts.items())
-        return max(direct_sums.log_delta(pairs, one, epsilon) for one in self._whole)
 
     vectorized: ClassVar[bool] = True
     """Many epsilons share an integration line, and a closed form takes microseconds."""
@@ -334,7 +332,7 @@ class ContourCurve(PairCurve):
     ) -> Bound:
         """Return a bound on epsilon in one direction."""
         bound = contour_integral.epsilon(total, log_delta, *others)
-        near: list[Callable[[float], few_steps.Bounds]] = []
+        near: list[Callable[[float], Any]] = []
         if bound.error > _INEXACT and few_steps.supports(total):
             near.append(partial(few_steps.Lattice, total, log_delta=log_delta))
         if bound.error > _LOOSE and direct_sums.supports(whole):

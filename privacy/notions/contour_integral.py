@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from privacy.losses.characteristic import centered_characteristic, log1p
+from privacy.losses.mixtures import SampledGaussian
 from privacy.losses.quadrature import Array, Complex, dot
+from privacy.notions.bent_lines import BentLine
 from privacy.notions.loss_sums import NOTHING, LossSum, Unresolved
 from privacy.numerics.rounding import ULP
 
@@ -36,6 +38,9 @@ _DEPTHS = 2.0 ** np.arange(-4.0, 2.0)
 _STRETCH = 1.25 ** np.arange(16)
 # multiples of the other direction's saddle point
 _OTHER, _FARTHEST = 1.2 ** np.array([0, 0.5, 1, 2, 4, 7]), 20.0
+# noise multipliers, q times the saddle point and q times steps of a bent line, and its error
+_BENDS, _RARE, _FEW, _BENT = (0.1, 1.3), 2e-3, 30, 4e-9
+_MARGIN, _SMALL = 13.0, -29.0  # from the log of a bound at real t to about log delta; its least
 _COARSE, _COARSE_PERIOD = 1e-6, 6.0  # `_TARGET` and alias period (in sigmas) of a coarse line
 
 
@@ -314,7 +319,7 @@ def _log_delta(
             value = _bound(total, c, epsilon)
             if value <= least:
                 return Bound(value, 0.0, c)
-        line, value, _ = _line(total, c, epsilon, about)
+        line, value, _ = _bent(total, c, epsilon, about) or _line(total, c, epsilon, about)
         if line.error < 1:
             return Bound(value, line.error + line.kink, c)
     except ArithmeticError:
@@ -433,6 +438,24 @@ def _line(
     return found
 
 
+def _bent(
+    total: LossSum, c: float, epsilon: float, about: float
+) -> tuple[BentLine, float, float] | None:
+    """Return a bent line for rare equal sampled Gaussians if it is precise, its bound and slope."""
+    model, count = total.parts[0] if len(total.parts) == 1 else (None, 0)
+    if type(model) is not SampledGaussian or total.direction == "add" or total.mu_squared:
+        return None  # a subclass has other losses
+    near = about if about > -math.inf else total.cumulants(c)[0] - c * epsilon - _MARGIN
+    q, noise = model.sampling_probability, model.noise_multiplier
+    rare = q * c < _RARE and q * count < _FEW
+    if rare and near > _SMALL and _BENDS[0] < noise < _BENDS[1]:
+        with suppress(ArithmeticError), np.errstate(over="raise", invalid="raise"):
+            line = BentLine(model, count, c, epsilon, near)
+            found = line, *line.log_delta(epsilon)
+            return found if line.error < _BENT else None
+    return None
+
+
 def _rough_log_delta(total: LossSum, epsilon: float, t: float) -> float:
     """Return a loose upper bound on log delta(epsilon) from a few real t > 0."""
     found = 0.0
@@ -502,8 +525,8 @@ def _epsilon(total: LossSum, log_delta: float, other: Bound) -> Bound:
         c, guess = total.saddle_of_delta(log_delta)
         vague = 0
         for turn in range(_MOST_LINES):
-            if turn:
-                line, value, slope = _line(total, c, guess, log_delta)
+            if (bent := _bent(total, c, guess, log_delta)) or turn:
+                line, value, slope = bent or _line(total, c, guess, log_delta)
             else:
                 line = Line(total, c, guess, near=log_delta)
                 value, slope = line.log_delta(guess)
@@ -538,7 +561,7 @@ def _rough_epsilon(total: LossSum, log_delta: float, t: float) -> float:
     return max(float(found), 0.0)
 
 
-def on_line(line: "Line | BothLines", guess: float, log_delta: float) -> float:
+def on_line(line: "Line | BothLines | BentLine", guess: float, log_delta: float) -> float:
     """Return an epsilon where the line's bound meets the target (Newton), or raise `Unresolved`."""
     low, high = -math.inf, math.inf
     for _ in range(30):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.fft import irfft, rfft
@@ -63,18 +63,11 @@ def log_delta(total: LossSum, epsilon: float, near: float) -> float:
     return least
 
 
-class Bounds(Protocol):
-    """Upper bounds on log delta for epsilons above `bottom`, tight near one of them."""
-
-    bottom: float
-
-    def log_delta(self, epsilon: float) -> float: ...
-
-
-def least_epsilon(near: Callable[[float], Bounds], log_delta: float, most: float) -> float:
+def least_epsilon(near: Callable[[float], Any], log_delta: float, most: float) -> float:
     """Return an epsilon <= `most` that is proven to have this delta, or `most`.
 
-    `near` returns bounds that are tight near an epsilon, or raises ArithmeticError.
+    `near` returns bounds on log delta above their `bottom`, which are tight near an epsilon, or
+    raises ArithmeticError.
     """
     at, low, high = most, 0.0, most
     for _ in range(3 * _ROUNDS):
@@ -84,8 +77,8 @@ def least_epsilon(near: Callable[[float], Bounds], log_delta: float, most: float
             at, high = math.sqrt(low * at) if low else 0.6 * at, at
             continue
 
-        def excess(epsilon: float, on: Bounds = bounds) -> float:
-            return on.log_delta(epsilon) - log_delta
+        def excess(epsilon: float, on: Any = bounds) -> float:
+            return float(on.log_delta(epsilon)) - log_delta
 
         bottom = max(bounds.bottom, 0.51 * at)
         at_top, at_bottom = excess(at), excess(bottom)

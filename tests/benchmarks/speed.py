@@ -17,7 +17,7 @@ import numpy as np
 
 import privacy as dp
 from privacy.calibration import search
-from privacy.notions import both_lines, contour_integral
+from privacy.notions import bent_lines, both_lines, contour_integral
 from privacy.notions.loss_sums import LossSum
 
 Row = tuple[str, float, str, float | None]
@@ -56,6 +56,7 @@ def counted() -> Iterator[Counts]:
     counts = Counts()
     line, cumulants = contour_integral.Line._evaluate, LossSum.cumulants
     both, near = both_lines.BothLines._evaluate, both_lines.BothLines.cumulants
+    bent = bent_lines.BentLine._evaluate
     transform, fold = contour_integral.centered_characteristic, dp.account
     small = both_lines._characteristic
 
@@ -66,6 +67,15 @@ def counted() -> Iterator[Counts]:
     def evaluate_both(self: Any) -> None:
         counts.lines += len(self._orders)
         both(self)
+
+    def evaluate_bent(self: Any, *args: Any) -> None:
+        counts.lines += 1
+        nodes: list[int] = []
+        find = self._nodes
+        self._nodes = lambda *at: nodes.append(find(*at).size) or find(*at)
+        bent(self, *args)
+        counts.frequencies += self._t.size
+        counts.products += self._t.size * nodes[0]
 
     def moments(self: LossSum, t: float) -> tuple[float, float, float]:
         counts.moments += 1
@@ -92,6 +102,7 @@ def counted() -> Iterator[Counts]:
     with (
         mock.patch.object(contour_integral.Line, "_evaluate", evaluate),
         mock.patch.object(both_lines.BothLines, "_evaluate", evaluate_both),
+        mock.patch.object(bent_lines.BentLine, "_evaluate", evaluate_bent),
         mock.patch.object(LossSum, "cumulants", moments),
         mock.patch.object(both_lines.BothLines, "cumulants", nearly),
         mock.patch.object(both_lines, "_characteristic", transformed_both),

@@ -28,12 +28,12 @@ LIMITS = {
     "delta": (tight_delta, Counts(0, 1, 3, 37, 6110)),
     "sigma, q=0.01, T=1000": (calibrated(0.01, 1000, 1), Counts(1, 1, 0, 25, 4280)),
     "sigma, q=0.001, T=1000": (calibrated(1e-3, 1000, 1), Counts(1, 1, 3, 612, 104_100)),
-    "sigma, q=0.0001, T=1000": (calibrated(1e-4, 1000, 1), Counts(1, 1, 3, 10_200, 2_367_000)),
+    "sigma, q=0.0001, T=1000": (calibrated(1e-4, 1000, 1), Counts(1, 1, 2, 90, 31_800)),
     "sigma, q=0.0001, T=1000, epsilon=0.1": (
         calibrated(1e-4, 1000, 0.1),
-        Counts(1, 1, 3, 3920, 673_000),
+        Counts(1, 1, 2, 130, 39_000),
     ),
-    "sigma, q=0.0001, T=100000": (calibrated(1e-4, 100_000, 1), Counts(1, 1, 3, 501, 100_800)),
+    "sigma, q=0.0001, T=100000": (calibrated(1e-4, 100_000, 1), Counts(1, 1, 2, 84, 28_000)),
     "sigma, q=0.1, T=1000": (calibrated(0.1, 1000, 8), Counts(1, 1, 0, 16, 900)),
     "sigma, q=0.5, T=100000": (calibrated(0.5, 100_000, 0.1), Counts(1, 2, 0, 30, 930)),
     "sigma, few steps": (
