@@ -1,7 +1,4 @@
-"""Sums of rare sampled Gaussian losses: the contour integral on a line that bends to the right.
-
-docs/theory/contour.md, "Rare losses", has the derivation and defines the paths of the noise.
-"""
+"""Contour integrals of rare sampled Gaussian losses on a hyperbola: docs/theory/contour.md."""
 
 import math
 
@@ -18,8 +15,7 @@ from privacy.numerics.rounding import ULP
 _DIGITS, _NOTHING, _LARGEST = 24.0, -55.0, 300.0
 _ANGLE = math.pi / 12  # of the hyperbola at infinity, and of its strip
 _LEFT = 0.15  # place of the strip's left side, relative to the right one
-_SIDE = 1.2, 0.7  # turn and rise of the paths for the right side, at most,
-_LINE, _DEPTH = (1.6, 0.45), 1.2  # and of the path for the line; depth of its strip times the noise
+_LINE, _DEPTH = (1.6, 0.45), 1.2  # turn and rise of the path; depth of its strip times the noise
 _END = 9.5  # the normal mass beyond it is 2e-21
 _MOST_POINTS, _MOST_NODES = 200, 1500
 _SERIES = np.array([1 / math.factorial(m) for m in range(2, 18)])
@@ -70,9 +66,9 @@ class BentLine:
         end = self._left + 1j * t[-1].imag
         points = np.vstack([np.transpose([t[:-1], t[1:], corner]), [end, t[-1], t[-1]]])
         near = np.append(middle, t[-1])[:, None]
-        tilt, (turn, rise) = np.minimum(near.imag / (1.5 * near.real), 1.0), _SIDE
+        tilt = np.minimum(near.imag / (1.5 * near.real), 1.0)
         x = self._nodes(self._cell, 1.6 * (1 + right))
-        log_weight, loss = self._path(x, 3 / np.abs(near), turn * tilt, rise * tilt)
+        log_weight, loss = self._path(x, 3 / np.abs(near), 1.2 * tilt, 0.7 * tilt)
         size = _moduli(log_weight, loss, points)
         if (size[..., -1] > size.max(axis=-1) + _NOTHING).any():
             raise Unresolved("the noise has too wide a range")

@@ -359,10 +359,9 @@ def _part(
 def _masses(model: AgainstNormal, ends: Array) -> tuple[Array, Array]:
     """Return masses between increasing `ends`, rounded up, and errors: mixture, then normal."""
     place, weight = model.centers()
-    mixture, off = _between(np.subtract.outer(ends, place))
-    normal, other = _between(ends[:, None])
-    mass = np.stack([mixture @ weight, normal[:, 0]])
-    error = np.stack([off @ weight, other[:, 0]]) + 1e-13 * mass
+    both = _between(np.subtract.outer(ends, np.append(place, 0.0)))
+    mass, error = (np.stack([one[:, :-1] @ weight, one[:, -1]]) for one in both)
+    error += 1e-13 * mass
     return mass + error, 2 * error
 
 
