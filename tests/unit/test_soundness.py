@@ -109,7 +109,7 @@ class TestNoiseMultiplierDefinition:
         assert dp.account(claim, relation=REPLACE_ONE).epsilon(DELTA) > 0
 
     def test_the_refusal_names_the_relation_and_a_way_out(self):
-        with pytest.raises(dp.UnsupportedMechanism, match=r"proven for REPLACE_ONE\. Use that"):
+        with pytest.raises(dp.UnsupportedMechanism, match=r"proven for REPLACE_ONE\. Pass that"):
             dp.account(dp.PureDP(1, relation=REPLACE_ONE), notion="approximate")
 
     @pytest.mark.parametrize("notion", ["tightest", *NOTION_MODULES])
