@@ -172,7 +172,8 @@ class Curve(Risk, ABC):
             self._check_same(kind)
         if not others:
             return self
-        return self._with_counts(self._labeled(self._plus(others)), *others)
+        found = self._labeled(self._plus(others))
+        return replace(found, counted=True) if any(x._counted for x in others) else found
 
     def __mul__(self, count: int) -> Self:
         count = checks.count("count", count, "Pass the number of releases.")
@@ -188,7 +189,7 @@ class Curve(Risk, ABC):
         if self.mechanism is not None and other.mechanism is not None:
             mechanism = parallel(self.mechanism, other.mechanism, cells="by_public_index")
         worst = self._worst_of(other).labeled(mechanism, self.unit, self.prover)
-        return self._with_counts(worst, other)
+        return replace(worst, counted=True) if self._counted or other._counted else worst
 
     def moved(self, other: Self) -> Self:
         """Return the REPLACE_ONE curve of a record that moves from this cell to that of `other`.
@@ -206,7 +207,7 @@ class Curve(Risk, ABC):
         size = checks.count("size", size, "Pass the number of records in the group.")
         if size == 1:
             return self
-        if self._counted:
+        if self.relation is ADD_OR_REMOVE_ONE and self._counted:
             raise UnsupportedMechanism(_COUNTED, mechanism=self.mechanism, notion=self.notion)
         return self._group(size).labeled(self.mechanism, group_unit(self.unit, size), self.prover)
 
@@ -222,18 +223,13 @@ class Curve(Risk, ABC):
         return replace(self, mechanism=mechanism, unit=unit, prover=prover)
 
     def _labeled(self, curve: Self) -> Self:
-        return self._with_counts(curve.labeled(None, self.unit, self.prover))
-
-    def _with_counts(self, curve: Self, *others: Self) -> Self:
-        counted = any(one._counted for one in (self, *others))
-        return replace(curve, counted=True) if counted else curve
+        found = curve.labeled(None, self.unit, self.prover)
+        return replace(found, counted=True) if self._counted else found
 
     @property
     def _counted(self) -> bool:
-        """Whether it has no bound for a group."""
-        if self.relation is not ADD_OR_REMOVE_ONE:
-            return False
-        return self.counted or needs_largest_count(self.mechanism)
+        mechanism = self.mechanism
+        return self.counted or (mechanism is not None and needs_largest_count(mechanism))
 
     @abstractmethod
     def _plus(self, others: Sequence[Self]) -> Self:

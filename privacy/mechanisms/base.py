@@ -131,9 +131,9 @@ def nested(mechanism: Mechanism) -> Iterator[Mechanism]:
         yield from nested(part)
 
 
-def needs_largest_count(mechanism: Mechanism | None) -> bool:
+def needs_largest_count(mechanism: Mechanism) -> bool:
     """Return whether a part needs the number of records of the larger data set."""
-    return mechanism is not None and any(part.largest_count for part in nested(mechanism))
+    return any(part.largest_count for part in nested(mechanism))
 
 
 @cache

@@ -298,7 +298,11 @@ class LossCurve(PairCurve):
         "(Doroshenko et al. 2022, arXiv 2207.04380)"
     )
     resolution: ClassVar[float] = 1e-6
-    exact = True  # for the dominating pairs, up to the stated error
+
+    @property
+    def exact(self) -> bool:
+        """Whether the grids are those of each pair, up to the stated error, not of a worse one."""
+        return all(pair.exact_model for pair in self.parts)
 
     @property
     def beats_moments(self) -> bool:
@@ -313,7 +317,16 @@ class LossCurve(PairCurve):
         return tuple(LossesOnGrid(parts, way) for way in self._directions)
 
     def bracket(self, epsilon: float) -> Bracket:
-        """Return a lower and an upper bound on log delta(epsilon)."""
+        """Return a lower and an upper bound on log delta(epsilon).
+
+        The lower one is -inf if a pair was replaced by a worse one, as for batches with Laplace
+        noise.
+        """
+        found = self._bracket(epsilon)
+        return found if self.exact else found._replace(lower=-math.inf)
+
+    def _bracket(self, epsilon: float) -> Bracket:
+        """Return bounds for the pairs on the grids."""
         if epsilon >= self._supremum:
             return Bracket(-math.inf, -math.inf)
         lower = upper = -math.inf
@@ -343,7 +356,7 @@ class LossCurve(PairCurve):
         if self._closed_form is not None:
             return self._answer(self._closed_form.log_delta(epsilon))
         try:
-            found = self.bracket(epsilon)
+            found = self._bracket(epsilon)
         except OverflowError:
             return self._answer(0.0, math.inf)
         return self._answer(found.upper, _excess(found))

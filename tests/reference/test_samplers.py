@@ -419,3 +419,16 @@ class TestAddedGroups:
             assert dp.account(cells, relation=relation).epsilon(1e-5) > 0
         assert not can_prove(cells, relation=REPLACE, notion="rdp")
         assert can_prove(cells, relation=ADD, notion="rdp")
+
+
+def test_lower_bounds_are_not_those_of_a_worse_pair():
+    """The exact profile of one batch is below that of the pair that composes."""
+    batch = dp.FixedSizeSampled(dp.Laplace(2.0), batch_size=1, records=6)
+    exact = dp.account(batch, relation=REPLACE, notion="approximate")
+    curve = dp.account(batch, relation=REPLACE, notion="pld")
+    for epsilon in (0.1, 0.2, 0.24):
+        lower, upper = curve.bracket(epsilon)
+        assert lower <= math.log(exact.delta(epsilon)) <= upper + 1e-12
+    several = dp.account(dp.repeat(batch, 2), relation=REPLACE, notion="pld")
+    assert several.tradeoff_interval(0.1)[1] >= 0.9
+    assert not several.exact
