@@ -276,7 +276,8 @@ class _Level:
         far = gap < 0
         weight = np.exp(self._tilt * (epsilon - self._loss[far])) * -np.expm1(gap[far])
         found = float(self._mass[far] @ weight) + self._error * float(np.linalg.norm(weight))
-        found *= math.exp(self._log_scale - self._tilt * epsilon)
+        scale = self._log_scale - self._tilt * epsilon
+        found = found * math.exp(scale) if scale < 700 else 1.0
         return float(max(found, 0.0) * (1 + 2 * self._rounding))
 
 

@@ -92,6 +92,10 @@ class TestFewSteps:
         pair = sampled(40.0, 1e-4, 1, records).loss(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
         assert few_steps.supports(LossSum(((pair.model, 2),), 0.0, "remove")) == direct
 
+    def test_a_level_too_large_for_floats_is_no_bound(self):
+        curve = dp.account(sampled(0.17987987513153889, 4.732080923774401e-06, 158))
+        assert 0 <= curve.epsilon(math.exp(-7.214135929912853)) < 0.0024
+
     def test_more_steps_cost_more(self):
         found = [dp.account(sampled(1.0, 1e-5, steps)).delta(1.0) for steps in range(1, 6)]
         assert found == sorted(found)
