@@ -136,7 +136,7 @@ class Synthetic(Environment):
 
 @dataclass(frozen=True, kw_only=True)
 class RankDeficient(Synthetic):
-    """`Synthetic` with features in a subspace of `rank` coordinates, another every `period` rounds.
+    """`Synthetic` with all features in `rank` coordinates; these change every `period` rounds.
 
     Estimates from one period give no information about the next one, and the features of a period
     do not span the space.
