@@ -470,15 +470,25 @@ class GroupCurve(LastCurve):
         import numpy as np
 
         profile = self.one._profile()  # many epsilons of one record share work
+        known, log_delta = dict[float, float](), math.log(delta)
 
         def ask(epsilon: float) -> Answer:
             (value,), (error,) = profile(np.array([epsilon]))
-            return self._answer(float(value), float(error))
+            known[epsilon] = float(value)
+            return self._answer(known[epsilon], float(error))
 
         def bound(epsilon: float) -> Answer:
-            return self._over_shares(epsilon, ask)
+            found, each = self._over_shares(epsilon, ask), ratio_down(epsilon, self.size)
+            near, far = known[0.25 * each], known[0.5 * each]
+            # below all floats, log delta is often bounded by a line, which may never suffice
+            if found.value > log_delta and -math.inf < near < _TINY and far > 2.05 * near:
+                raise OverflowError("no bound for the group from floats")
+            return found
 
-        found = invert(lambda epsilon: bound(epsilon).value, math.log(delta))
+        try:
+            found = invert(lambda epsilon: bound(epsilon).value, log_delta)
+        except OverflowError:
+            found = sum_up([self.size * self.one._at_delta(0).value])
         last = bound(found) if math.isfinite(found) else self._answer(found)
         return last._replace(value=found)
 
@@ -493,6 +503,7 @@ _COUNTED = (
     "TruncatedPoisson has no bound for a group of added records: the data sets between have fewer "
     "records. Pass relation=REPLACE_ONE or REPLACE_SPECIAL."
 )
+_TINY = -1e3  # a log delta below that of every positive float
 _GROUP_LAST = "Group curves do not compose. Account for the whole plan, then call .group(size)."
 
 

@@ -9,6 +9,7 @@ import pytest
 import privacy as dp
 from privacy.accounting import NOTION_MODULES
 from privacy.losses.claims import ClaimPair
+from tests.benchmarks.speed import counted
 
 ADD = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE_ONE = dp.NeighboringRelation.REPLACE_ONE
@@ -517,6 +518,15 @@ class TestGroups:
         for epsilon in (0.0, 0.5, 2.0):
             assert exact.delta(epsilon) <= bound.delta(epsilon)
         assert dp.account(dp.Gaussian(4.0)).group(size).epsilon(1e-6) == exact.epsilon(1e-6)
+
+    @pytest.mark.parametrize(("q", "sigma", "size"), [(0.01, 1.0, 10), (1e-3, 0.5, 10)])
+    def test_a_group_without_a_bound_is_answered_soon(self, q, sigma, size):
+        """Log delta of one record is bounded by a line that no e^((k - 1) x) term meets."""
+        plan = dp.repeat(sampled(dp.Gaussian(sigma), q), 1000)
+        with counted() as work:
+            found = dp.account(plan, notion="contour").group(size).epsilon(1e-6)
+        assert found == math.inf
+        assert work.lines < 100
 
     def test_group_curves_do_not_compose(self):
         group = dp.account(sampled(dp.Gaussian(4), 0.1)).group(2)
