@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
+from privacy.losses.batches import MixedPair, ReplacedPair
 from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import (
@@ -21,7 +22,7 @@ from privacy.losses.gaussian import (
 from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.halves import MixedModel
 from privacy.losses.mixtures import SampledGaussian
-from privacy.losses.pair import Loss
+from privacy.losses.pair import Loss, LossPair
 from privacy.losses.quadrature import Array, LossModel
 from privacy.losses.similar import Parts, fewer_parts
 from privacy.mechanisms.selection import BestOf
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _FINE = 1e-10  # relative error bound above which the general integral is computed
 # expected samples with the record, and releases, for which both directions are integrated at once
 _FEWEST, _MOST_EQUAL = 3, 10**6
-_SAMPLED = (SampledGaussianPair, AntipodalPair, GroupSampledPair)
+_NORMAL = (GaussianPair, SampledGaussianPair, AntipodalPair, GroupSampledPair)
 _DISJOINT = 15.0  # mu above which a sampled release may reveal nearly surely that a record is in
 _LARGE = 0.1  # delta above which epsilon is often 0
 _INEXACT = 1e-6  # relative error bound above which sums on a lattice may be smaller
@@ -266,10 +267,11 @@ class ContourCurve(PairCurve):
         delta(epsilon) is at least 1 - prod(1 - delta_i(e)) - n exp(epsilon - e).
         """
         pair = next(iter(self.parts))
-        if not isinstance(pair, _SAMPLED) or pair.mu < _DISJOINT:
+        if _least_mu(pair) < _DISJOINT:
             return None
         n = sum(self.parts.values()) + 1  # 1 for all unsampled Gaussians
-        large = epsilon + math.log(n / pair.q) + 30.0  # n exp(epsilon - e) is q e^-30
+        # n exp(epsilon - e) is a fraction e^-30 of the delta of one release
+        large = epsilon + math.log(n) - pair.profile.log_delta(0.0) + 30.0
         most, least = self._untouched(0.0), self._untouched(large)
         if least - most > 1e-10 * -most:
             return None
@@ -343,6 +345,15 @@ class ContourCurve(PairCurve):
 
     def best_of(self, runs: BestOf) -> BestOfCurve:
         return BestOfCurve(self.relation, self, runs)
+
+
+def _least_mu(pair: LossPair) -> float:
+    """Return the smallest mu of the normal noise of a pair, or 0 for other noise."""
+    if isinstance(pair, ReplacedPair):
+        return _least_mu(pair.inner)
+    if isinstance(pair, MixedPair):
+        return min(map(_least_mu, pair.pairs))
+    return pair.mu if isinstance(pair, _NORMAL) else 0.0
 
 
 def _log_union(untouched: float) -> float:
