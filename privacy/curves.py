@@ -478,8 +478,8 @@ class GroupCurve(LastCurve):
             return self._answer(known[epsilon], float(error))
 
         def bound(epsilon: float) -> Answer:
-            found, each = self._over_shares(epsilon, ask), ratio_down(epsilon, self.size)
-            near, far = known[0.25 * each], known[0.5 * each]
+            found = self._over_shares(epsilon, ask)
+            near, far = (known[share * ratio_down(epsilon, self.size)] for share in (0.25, 0.5))
             # below all floats, log delta is often bounded by a line, which may never suffice
             if found.value > log_delta and -math.inf < near < _TINY and far > 2.05 * near:
                 raise OverflowError("no bound for the group from floats")

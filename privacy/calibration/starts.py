@@ -13,8 +13,7 @@ from privacy.notions.loss_sums import toward_saddle
 from privacy.numerics.solve import descend, safe_root
 
 _GRID = np.geomspace(0.05, 4000.0, 128)  # orders - 1 of the initial grid
-_MOST_STEPS = 30
-_MOST_NODES = 10_000
+_MOST_STEPS, _MOST_NODES = 30, 10_000
 _MOST_PRODUCTS = 2**21  # frequencies times nodes
 # the largest frequency times epsilon, and the width of the factor there
 _MOST_EPSILONS, _KEPT = 140.0, 1.55
@@ -155,11 +154,11 @@ def _expanded(
         slope = steps * near.mean - epsilon - 1 / t - 1 / order
         value = steps * near.log_moment - t * epsilon - math.log(t * order)
         value -= 0.5 * (slope**2 / second + math.log(2 * math.pi * second))
-        move = 0.0
+        move = math.inf
         if abs(correction) < _NORMAL and value < -_NORMAL:
             value += math.log1p(correction)
             move = math.log(log_delta / value) * value / falls
-            move = move if abs(move) < 0.7 else 0.0
+        move = move if abs(move) < 0.7 else 0.0
         turn = min(max(lean * move - slope / (second * t), -0.7), 0.7)
         log_x, t, run = log_x + move, t * math.exp(turn), at(log_x + move)
         if abs(move) < 3e-3 and abs(turn) < 0.1:
@@ -172,9 +171,8 @@ def _line(
 ) -> Callable[[Run], tuple[float, float]]:
     """Return log delta and its derivative as a function of runs near `run`.
 
-    The integrand is cut off where about the fraction `_OMITTED` of delta is left. Where it decays
-    slowly, since most losses are near 0, a smooth factor cuts it off sooner: it changes the
-    contribution of losses near epsilon by derivatives of high order only.
+    Where the integrand decays slowly, since most losses are near 0, a smooth factor cuts it off: it
+    changes the contribution of losses near epsilon by derivatives of high order only.
     """
 
     def tilted(one: Run, t: float) -> _Tilted:
@@ -206,13 +204,12 @@ def _line(
         factor *= np.exp(-((_KEPT / most * w) ** 8))
 
     def integral(one: Run) -> tuple[float, float]:
-        near = start if one == run and c == saddle else tilted(one, c)
-        steps = one.steps
+        near, steps = start if (one, c) == (run, saddle) else tilted(one, c), one.steps
         low, high = _growth(1j * step * (near.loss - near.mean), w.size)
+        whole = high + 1
 
         def sums(weight: Complex) -> Complex:  # of the weights times exp(i w loss) - 1
-            total = (high * weight) @ low.T + low @ weight
-            total += (high @ weight)[:, None]
+            total = (whole * weight) @ low.T + (high @ weight)[:, None]
             return total.ravel()[: w.size]
 
         excess = sums(near.weight)
@@ -231,14 +228,11 @@ def _line(
 
 
 def _growth(base: Complex, count: int) -> tuple[Complex, Complex]:
-    """Return exp(k x) - 1 for k < size, and for k a multiple of it, which `count` needs.
-
-    x are the numbers `base`, and size is about sqrt(count). Doubling keeps the digits near 0.
-    """
+    """Return exp(k base) - 1 for k < size, about sqrt(count), and for its multiples up to count."""
     size = math.isqrt(count - 1) + 1
     top = np.expm1(np.multiply.outer([1, size], base))
     rows = np.zeros((1, *top.shape), dtype=complex)
-    while len(rows) < size:
+    while len(rows) < size:  # doubling keeps the digits near 0
         rows = np.concatenate([rows, rows + top + rows * top])
         top = top * (2 + top)
     return rows[:size, 0], rows[:size, 1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from privacy.curves import NO_HINT, Answer, Curve, Hint, merged
-from privacy.losses.batches import MixedPair, ReplacedPair
+from privacy.losses.batches import ReplacedPair
 from privacy.losses.claims import ClaimPair
 from privacy.losses.discrete import DiscretePair
 from privacy.losses.gaussian import (
@@ -22,7 +22,7 @@ from privacy.losses.gaussian import (
 from privacy.losses.groups import GroupSampledGaussian
 from privacy.losses.halves import MixedModel
 from privacy.losses.mixtures import SampledGaussian
-from privacy.losses.pair import Loss, LossPair
+from privacy.losses.pair import Loss
 from privacy.losses.quadrature import Array, LossModel
 from privacy.losses.similar import Parts, fewer_parts
 from privacy.mechanisms.selection import BestOf
@@ -267,7 +267,8 @@ class ContourCurve(PairCurve):
         delta(epsilon) is at least 1 - prod(1 - delta_i(e)) - n exp(epsilon - e).
         """
         pair = next(iter(self.parts))
-        if _least_mu(pair) < _DISJOINT:
+        inner = pair.inner if isinstance(pair, ReplacedPair) else pair
+        if not isinstance(inner, _NORMAL) or inner.mu < _DISJOINT:
             return None
         n = sum(self.parts.values()) + 1  # 1 for all unsampled Gaussians
         # n exp(epsilon - e) is a fraction e^-30 of the delta of one release
@@ -345,15 +346,6 @@ class ContourCurve(PairCurve):
 
     def best_of(self, runs: BestOf) -> BestOfCurve:
         return BestOfCurve(self.relation, self, runs)
-
-
-def _least_mu(pair: LossPair) -> float:
-    """Return the smallest mu of the normal noise of a pair, or 0 for other noise."""
-    if isinstance(pair, ReplacedPair):
-        return _least_mu(pair.inner)
-    if isinstance(pair, MixedPair):
-        return min(map(_least_mu, pair.pairs))
-    return pair.mu if isinstance(pair, _NORMAL) else 0.0
 
 
 def _log_union(untouched: float) -> float:
