@@ -488,7 +488,7 @@ class GroupCurve(LastCurve):
         try:
             found = invert(lambda epsilon: bound(epsilon).value, log_delta)
         except OverflowError:
-            found = sum_up([self.size * self.one._at_delta(0).value])
+            return self._at_delta(0)
         last = bound(found) if math.isfinite(found) else self._answer(found)
         return last._replace(value=found)
 

@@ -129,9 +129,8 @@ class Converted(Measure):
         """Return whether the conversion of a sum gives at most `epsilon`.
 
         The search of `limit` ends below its root and may refuse a sum of exactly this epsilon. The
-        conversion is an upper bound, and the true epsilon increases with the sum: if the bound for
-        this sum or a larger one is at most `epsilon`, the filter theorem applies. Larger sums are
-        tried, since accounting for a plan rounds up.
+        true epsilon increases with the sum, so an upper bound for a larger sum, to which accounting
+        for a plan may round, suffices for the filter theorem.
         """
         above = up(total[0])
         if above > 1e300 or self.epsilon((Fraction(above),), delta) > epsilon * (1 + 1e-9):

@@ -35,21 +35,14 @@ class Effort(NamedTuple):
 
 
 THOROUGH = Effort((128, 256, 512, 1024), 100_000_000)
-QUICK = THOROUGH._replace(work=1_000_000)
-"""The default of the command. The number of products is known before the first one."""
-AGAIN = Effort((192, 384, 768, 1536), 200_000_000)
-"""To verify a certificate."""
+QUICK = THOROUGH._replace(work=1_000_000)  # the default of the command
+AGAIN = Effort((192, 384, 768, 1536), 200_000_000)  # to verify a certificate
 
 
 def can_prove(mechanism: Mechanism, *, relation: NeighboringRelation | str, notion: str) -> bool:
     """Return whether `proven_delta` has a formula for this mechanism, without evaluating one.
 
-    It is False also for a part proven under another relation; for a claim that is sampled or in a
-    cell by record, except under ADD_OR_REMOVE_ONE; and for Poisson samples under REPLACE_ONE,
-    except of Gaussians with replace_distance 2. docs/theory/contour.md has the other limits.
-    `relation` is that of the guarantee. `notion` ``"gaussian"`` covers Gaussians; ``"approximate"``
-    one release and compositions of claims; ``"contour"`` and ``"pld"`` also other compositions,
-    and random allocations; ``"zcdp"`` and ``"rdp"`` parts with divergences.
+    `relation` is that of the guarantee. docs/theory/contour.md lists what has no proof.
     """
     return _covered(mechanism, checks.relation(relation), notion) is not None
 

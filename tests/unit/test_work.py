@@ -86,7 +86,7 @@ def test_a_calibration_computes_one_grid_of_nodes_for_each_direction():
 CALLS = {
     "epsilon": (tight_epsilon, 1000),
     "delta": (tight_delta, 850),
-    "a line of --batch": (LIMITS["a line of --batch"][0], 1650),
+    "a line of --batch": (LIMITS["a line of --batch"][0], 1640),
 }
 
 
