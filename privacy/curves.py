@@ -470,16 +470,16 @@ class GroupCurve(LastCurve):
         import numpy as np
 
         profile = self.one._profile()  # many epsilons of one record share work
-        known, log_delta = dict[float, float](), math.log(delta)
+        known, log_delta = list[float](), math.log(delta)
 
         def ask(epsilon: float) -> Answer:
             (value,), (error,) = profile(np.array([epsilon]))
-            known[epsilon] = float(value)
-            return self._answer(known[epsilon], float(error))
+            known.append(float(value))
+            return self._answer(known[-1], float(error))
 
         def bound(epsilon: float) -> Answer:
             found = self._over_shares(epsilon, ask)
-            near, far = (known[share * ratio_down(epsilon, self.size)] for share in (0.25, 0.5))
+            far, near = known[-3:-1]  # at the shares 0.5 and 0.25
             # below all floats, log delta is often bounded by a line, which may never suffice
             if found.value > log_delta and -math.inf < near < _TINY and far > 2.05 * near:
                 raise OverflowError("no bound for the group from floats")
