@@ -87,6 +87,8 @@ _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names
 
 
 def __getattr__(name: str) -> Any:
+    if name == "encoders":  # a public module
+        return import_module("bandits.encoders")
     if name not in _MODULE_OF:
         message = f"module 'bandits' has no attribute {name!r}"
         raise AttributeError(message, name=name, obj=import_module(__name__))

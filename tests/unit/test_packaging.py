@@ -205,6 +205,7 @@ def test_unknown_name_is_an_attribute_error():
 def test_public_modules_need_no_import_of_their_own():
     code = (
         "import privacy as dp; dp.plotting.plot_privacy_profiles; dp.audit.audit; dp.answers.sigma"
+        "; import bandits; bandits.encoders.rows"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert {"answers", "audit", "plotting"} <= set(dir(dp))
