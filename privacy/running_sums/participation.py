@@ -42,7 +42,7 @@ class Participation(ABC):
 
     @staticmethod
     def consecutive(count: int) -> "Participation":
-        """Each record is in any of `count` consecutive releases."""
+        """A record may be in each of `count` consecutive releases."""
         return _Consecutive(_whole("count", count))
 
     @staticmethod
