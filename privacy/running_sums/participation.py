@@ -42,7 +42,7 @@ class Participation(ABC):
 
     @staticmethod
     def consecutive(count: int) -> "Participation":
-        """A record may be in each of `count` consecutive releases."""
+        """Each record is in some or all of `count` consecutive releases."""
         return _Consecutive(_whole("count", count))
 
     @staticmethod

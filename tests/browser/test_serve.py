@@ -326,7 +326,10 @@ def test_requests_of_other_sites_are_refused(browser, never_asked):
 
 
 def test_the_command_starts_and_stops():
-    command = [sys.executable, "-m", "privacy.cli", "serve", "--port", "0"]
+    # a shell starts background jobs with interrupts ignored, and so their children
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from privacy.cli import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--port", "0"]
     with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as process:
         port = int(re.search(r"http://127\.0\.0\.1:(\d+) ", process.stdout.readline())[1])
         taken = CliRunner().invoke(serve, ["--port", str(port)])
