@@ -42,7 +42,8 @@ a prefix are in `privacy`. All other names may change without notice.
 
 def meaning(found: Any) -> str:
     """Return the first line of a docstring, for a table cell."""
-    return (inspect.getdoc(found) or "").split("\n")[0].replace("|", "\\|")
+    first = (inspect.getdoc(found) or "").split("\n")[0]
+    return first.replace("|", "\\|").replace(":doc:`", "{doc}`")
 
 
 def resolved(path: str) -> Any:

@@ -353,5 +353,5 @@ def _resume_sums(agent: "Agent", channel: Released, found: dp.RunningSum) -> Non
         agent._next_batch(count)
     elif ahead:
         remedy = "Restore the folder from a backup: it mixes files of different saves."
-        name = "releases of the sum - batches of the model"
+        name = "releases of the sum minus batches of the model"
         raise ValueError(checks.expected(name, ahead, "0 or 1", remedy))

@@ -82,7 +82,7 @@ def proven_delta(guarantee: Guarantee, effort: Effort) -> float:
     if covered is None:
         raise Unproven(f"notion={notion!r} has no proof for the mechanism under {relation}")
     if size > 1 and relation is ADD_OR_REMOVE_ONE and needs_largest_count(mechanism):
-        raise Unproven("the data sets between those of a group have fewer records")
+        raise Unproven("the intermediate data sets of a group have fewer records")
     epsilon, delta = float(guarantee.epsilon), float(guarantee.delta)
     exact = (epsilon, delta) == (guarantee.epsilon, guarantee.delta)
     if not (exact and 0 <= epsilon < math.inf and 0 <= delta <= 1):

@@ -68,8 +68,8 @@ _NUMBERS = {
     "epochs": "Passes over the data set; with --batch-size and --records, replaces --steps.",
     "clip_norm": "L2 norm bound of one record's contribution.  [default: 1]",
 }
-_SAMPLER = """How batches are drawn: poisson (default), fixed-size, truncated-poisson, \
-random-allocation or shuffle."""
+_SAMPLER = """How batches are drawn: poisson (default), fixed-size or truncated-poisson; with \
+--epochs, also random-allocation or shuffle."""
 _RELATION = "add-or-remove-one (default), replace-one, or replace-special."
 _CONVERSION = """Between epsilon and rho: optimal (default) or classic, for any zCDP mechanism; \
 gaussian (exact), for Gaussian noise only."""

@@ -82,7 +82,7 @@ def select_keys(
         chances = [chance[min(count, len(chance) - 1)] for count in counts]
         kept = (name for name, p in zip(names, chances, strict=True) if _uniform(source) < p)
         return SelectedKeys(tuple(kept), None, repeat(mechanism, most), simulation)
-    remedy = "Pass the largest probability that any key of one user alone is selected."
+    remedy = "Pass the largest probability of selecting any key that only one user has."
     checks.refuse_if(delta is None, "delta", delta, "a probability", remedy)
     delta = checks.delta(delta)
     lattice = _Threshold.of(mechanism, most, delta)

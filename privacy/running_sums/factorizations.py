@@ -197,7 +197,7 @@ class Factorization(ABC):
         rule, remedy = "a Participation", "Pass one, such as Participation.consecutive(10)."
         checks.instance("participation", participation, Participation | None, rule, remedy)
         found = (participation or Participation.once()).sensitivity(self)
-        remedy = "Scale C, or the contributions, and the noise by the same factor."
+        remedy = "Scale C (or the contributions) and the noise by the same factor."
         far, rule = not 1e-150 < found < 1e150, "between 1e-150 and 1e150"
         checks.refuse_if(far, "sensitivity", found, rule, remedy)
         return found
