@@ -77,7 +77,7 @@ def methods() -> Iterator[tuple[str, str]]:
         found = (
             meaning(import_module(module))
             if module
-            else "The smallest of the bounds of the methods below."
+            else "The smallest bound of the methods below, alone or combined."
         )
         yield f'`notion="{name}"`', found
 
