@@ -25,10 +25,9 @@ class LifetimeCap:
     deviation sigma in every release, ALL releases together are one Gaussian mechanism of noise
     multiplier sigma / C, adaptive or not (Smith and Thakurta 2022): account for ``Gaussian(sigma /
     C)`` once. Under REPLACE_ONE the sensitivity of all together is 2C, as that mechanism assumes.
-    :doc:`/release` has other cases. What each user has spent is as private as the data.
-
-    Save the state before you use a release. Use one cap for all releases. It cannot be copied,
-    pickled or used in a forked process; threads can share it.
+    Account for every release with Laplace noise (other cases: :doc:`/release`). What each user has
+    spent is as private as the data. Save the state before you use a release. Use one cap for all
+    releases; threads can share it. It cannot be copied, pickled or used in a forked process.
     """
 
     def __init__(self, *, clip_norm: float) -> None:
