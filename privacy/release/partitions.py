@@ -57,7 +57,7 @@ def select_keys(
       repeats it `max_keys` times.
     - ``Gaussian(z)`` or ``Laplace(b)`` with `delta`: noise of standard deviation z *
       sqrt(max_keys), or of scale b * max_keys, is added to the number of users of each key, and
-      keys with a noisy number above a threshold are selected, together with that number. The
+      keys with a noisy number >= a threshold are selected, together with that number. The
       returned mechanism composes `mechanism` with ``ApproximateDP(0, delta)``: account for it
       alone. For each user, delta bounds the probability that any key of only this user is selected.
 
